@@ -92,9 +92,10 @@ SCHEMA = {
         "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": COUNT, "rate": POSITIVE,
                  "second_moment_beta": FRACTION, "weight_decay": FRACTION},
     },
-    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "microbatch": COUNT,
-                 "precision": PRECISION, "threads": COUNT, "timer_skip": NATURAL, "updates": COUNT},
+    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "logit_chunk": COUNT,
+                 "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT, "timer_skip": NATURAL, "updates": COUNT},
     "evaluation": {"microbatch": COUNT, "targets": COUNT},
+    "audit": {"strata": [COUNT]},
 }
 
 
