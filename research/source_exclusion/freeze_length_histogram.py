@@ -67,13 +67,16 @@ def main(argv=None):
     parser.add_argument("--output", type=Path, default=HERE, help="folder of the frozen file")
     options = parser.parse_args(argv)
     protocol_path = ROOT / "protocols" / f"{options.study}.json"
-    packing = read_json(protocol_path)["packing"]
+    packing = read_json(protocol_path).get("packing", {})
+    if not {"context", "buffer_size"} <= set(packing):
+        raise InputError(f"{protocol_path}: packing: expected context and buffer_size, found {sorted(packing)}")
     lengths_path = options.data / options.study / "train" / "lengths.npy"
     summary = summarise(read_lengths(lengths_path), packing["context"] + 1, packing["buffer_size"])
     inputs = input_list([protocol_path], ROOT) + input_list([lengths_path], options.data.parent)
     target = options.output / f"length_histogram_{options.study}.json"
     freeze_json(target, {**summary, "inputs": sorted(inputs, key=lambda entry: entry["path"]), "study": options.study})
-    print(f"{summary['documents']} documents, {summary['tokens']} tokens, {len(summary['histogram'])} lengths: {target}")
+    counts = f"{summary['documents']} documents, {summary['tokens']} tokens, {len(summary['histogram'])} lengths"
+    print(f"{counts}: {target}")
     return 0
 
 
