@@ -1,0 +1,113 @@
+"""A repository in miniature, in a folder of the test's own: real generator and runner, a stub trainer and loaders."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from evidence import canonical_json, sha256_file, write_json
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py")
+
+LOADERS = {
+    "accounting": "ROW = 0\n",
+    "rows": "def build_rows():\n    return []\n",
+    "best_fit_crop": "from loaders.accounting import ROW\n\n\ndef plan(lengths):\n    return 'crop', ROW\n",
+    "random_span": "from loaders.best_fit_crop import plan as crop\n\n\ndef plan(lengths):\n    return 'span', crop([])\n",
+    "segment_first": "from loaders import accounting, best_fit_crop\n\n\ndef plan(lengths):\n    return best_fit_crop\n",
+    "lossless": "def plan(lengths):\n    return 'lossless'\n",
+}
+
+# Does what behaviour.json beside the run directory says of this run, and notes each attempt.
+TRAINER = '''
+import hashlib, json, os, sys, time
+from pathlib import Path
+import loaders.rows
+here = Path(__file__).resolve().parent
+script = here.parent / "behaviour.json"
+behaviour = json.loads(script.read_text()).get(here.name) if script.exists() else None
+note = {"arguments": sys.argv[1:], "visible": os.environ["CUDA_VISIBLE_DEVICES"], "cwd": os.getcwd(),
+        "resumed": (here / "checkpoint").exists()}
+with open(here / "attempts.jsonl", "a") as file:
+    file.write(json.dumps(note) + "\\n")
+(here / "checkpoint").write_text("saved")
+if behaviour == "fail":
+    sys.exit(3)
+if behaviour == "wait":
+    (here / "waiting").write_text(str(os.getpid()))
+    deadline = time.monotonic() + 20
+    while not (here / "go").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+digest = hashlib.sha256(Path(sys.argv[1]).read_bytes()).hexdigest()
+if behaviour == "other config":
+    digest = "0" * 64
+if behaviour != "no result":
+    (here / "result.json").write_text(json.dumps({"config_sha256": digest}))
+'''
+
+
+def prepare(root, protocol):
+    """A data directory as prepare.py writes it, with empty arrays."""
+    data = root / "data" / protocol["study"]
+    names = protocol["tokenizer"]["specials"]
+    first = protocol["tokenizer"]["vocabulary"] - len(names)
+    write_json(data / "tokenizer/tokenizer.json", {
+        "vocabulary": protocol["tokenizer"]["vocabulary"], "pattern": protocol["tokenizer"]["pattern"],
+        "specials": {name: first + i for i, name in enumerate(names)}, "bos": first,
+    })
+    files = ["corpus/shard_00000.parquet",
+             *(f"tokenizer/{name}" for name in ("ranks.txt", "bytes_supplied.npy", "bytes_raw.npy")),
+             *(f"{split}/{name}.npy" for split in ("train", "validation") for name in ("tokens", "lengths", "refill"))]
+    for name in files:
+        (data / name).parent.mkdir(exist_ok=True)
+        (data / name).write_bytes(name.encode())
+    digests = {name: sha256_file(data / name) for name in [*files, "tokenizer/tokenizer.json"]}
+    write_json(data / "prepared.json", {"files": digests})
+
+
+def build(root, **changes):
+    """A prepared miniature repository; `changes` replace keys of the demo protocol. Returns the protocol."""
+    for name in SCRIPTS:
+        shutil.copy(ROOT / name, root / name)
+    (root / "train.py").write_text(TRAINER)
+    (root / "loaders").mkdir()
+    for name, text in LOADERS.items():
+        (root / "loaders" / f"{name}.py").write_text(text)
+    protocol = json.loads((ROOT / "protocols/demo.json").read_bytes()) | changes
+    (root / "protocols").mkdir()
+    (root / "protocols/demo.json").write_bytes(canonical_json(protocol))
+    prepare(root, protocol)
+    return protocol
+
+
+def command(root, script, *arguments):
+    return [sys.executable, str(root / script), *map(str, arguments)]
+
+
+def run(root, script, *arguments, env=None):
+    """The finished process of a script of the miniature repository; `env` is added to the environment."""
+    return subprocess.run(command(root, script, *arguments), capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **(env or {})})
+
+
+def generate(root):
+    return run(root, "generate_runs.py", root / "protocols/demo.json")
+
+
+def tree(directory):
+    """{relative path: bytes} of all files."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+def wait_for(path):
+    """The text of a file that another process is about to write."""
+    deadline = time.monotonic() + 20
+    while not (path.is_file() and path.read_text()):
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.01)
+    return path.read_text()
