@@ -15,7 +15,7 @@ from typing import NamedTuple
 from corpora.shards import open_parquet
 from evidence import InputError, format_manifest, read_manifest, sha256_file, write_atomic
 
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 14  # small, because a chunk cut short is lost
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
