@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+import prepare
 from corpora.downloads import CHUNK_BYTES, Patience, fetch, fetch_all, write_downloads
 from corpora.shards import write_shard
 from evidence import InputError, format_manifest, read_manifest
@@ -216,19 +217,42 @@ def test_a_truncated_shard_is_refused_before_its_hash_is_trusted(server, tmp_pat
     write_shard(tmp_path / "good", [("one",), ("two",)], ["text"], 2)
     whole = (tmp_path / "good").read_bytes()
     server.files = {"a.parquet": whole, "b.parquet": whole[:-10]}
-    corpus = {"base_url": server.url, "train_shards": ["a.parquet"], "validation_shard": "b.parquet", "text_column": "text"}
+    corpus = {"base_url": server.url, "text_column": "text",
+              "train_shards": ["a.parquet"], "validation_shard": "b.parquet"}
     staged = tmp_path / "staged"
     staged.mkdir()
     (staged / "stray.parquet").write_bytes(b"from an older protocol")
     with pytest.raises(InputError, match="b.parquet.*not a readable parquet"):
         write_downloads(staged, corpus, {}, tmp_path / "first_use.sha256", QUICK)
-    assert read_manifest(tmp_path / "first_use.sha256") == {"a.parquet": hashlib.sha256(whole).hexdigest()}
+    first_use = tmp_path / "first_use.sha256"
+    assert not first_use.exists() or set(read_manifest(first_use)) == {"a.parquet"}
     server.files["b.parquet"] = whole
-    assert write_downloads(staged, corpus, {}, tmp_path / "first_use.sha256", QUICK) == {}
+    assert write_downloads(staged, corpus, {}, first_use, QUICK) == {}
+    assert set(read_manifest(first_use)) == {"a.parquet", "b.parquet"}
     assert sorted(path.name for path in staged.iterdir()) == ["a.parquet", "b.parquet"]
 
 
 def test_a_manifest_wins_over_what_was_recorded_on_first_use(server, tmp_path):
     first_use = tmp_path / "first_use.sha256"
     first_use.write_bytes(format_manifest({"file": "1" * 64}))
-    assert fetch_all(server.url, ["file"], tmp_path, {"file": DIGEST}, first_use, lambda path: None, QUICK) == {"file": DIGEST}
+    known = {"file": DIGEST}
+    assert fetch_all(server.url, ["file"], tmp_path, known, first_use, lambda path: None, QUICK) == known
+
+
+def test_a_study_is_prepared_from_a_server_and_only_a_changed_shard_comes_again(server, tmp_path, capsys):
+    for name, first in [("a.parquet", 0), ("b.parquet", 50)]:
+        write_shard(tmp_path / name, [(f"document {i} of many words",) for i in range(first, first + 50)], ["text"], 9)
+        server.files[name] = (tmp_path / name).read_bytes()
+    corpus = {"kind": "download", "base_url": server.url, "text_column": "text",
+              "train_shards": ["a.parquet"], "validation_shard": "b.parquet"}
+    paper = prepare.read_protocol("climbmix")
+    spec = paper | {"name": "tiny", "corpus": corpus, "tokenizer": paper["tokenizer"] | {"vocabulary": 265}}
+    listed = {"corpus/a.parquet": hashlib.sha256(server.files["a.parquet"]).hexdigest()}
+    first, directory = prepare.prepare(spec, tmp_path, listed, 1)
+    assert {name: counts["documents"] for name, counts in first["splits"].items()} == {"train": 50, "validation": 50}
+    assert set(read_manifest(directory / "first_use.sha256")) == {"b.parquet"}
+    (directory / "corpus/b.parquet").write_bytes(b"damaged")
+    assert prepare.prepare(spec, tmp_path, listed, 1)[0] == first
+    assert [path for path, _, _ in server.requests].count("/a.parquet") == 1
+    assert [path for path, _, _ in server.requests].count("/b.parquet") == 2
+    assert "corpus/b.parquet: changed" in capsys.readouterr().out
