@@ -1,0 +1,55 @@
+# Names for commands; what they do is in the scripts. `make help` lists them.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+PYTHON ?= python3
+STUDY ?= demo
+DEVICE ?= gpu
+GPU ?=
+PY := .venv/bin/python
+ifeq ($(DEVICE),cpu)
+DEVICE_ARGUMENTS := --device cpu
+else
+DEVICE_ARGUMENTS := --gpu "$(GPU)"
+endif
+
+.PHONY: help setup demo test prepare runs run-all audit report benchmark
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/installed ## create .venv and install the pinned requirements
+
+.venv/installed: requirements.txt
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --requirement requirements.txt
+	touch $@
+
+demo: setup ## the main job on the embedded corpus: prepare, train six runs on the CPU, audit, report
+	$(PY) prepare.py --study demo
+	$(PY) generate_runs.py protocols/demo.json
+	$(PY) run_all.py --study demo --device cpu
+	$(PY) research/source_exclusion/audit_runs.py --study demo
+	$(PY) research/matched_training/report.py --study demo
+
+test: setup ## every test; no network, no GPU
+	$(PY) -m pytest -q tests
+
+prepare: setup ## corpus, tokenizer and tokens of STUDY
+	$(PY) prepare.py --study $(STUDY)
+
+runs: setup ## the six run directories of STUDY
+	$(PY) generate_runs.py protocols/$(STUDY).json
+
+run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index or UUID), or with DEVICE=cpu
+	$(PY) run_all.py --study $(STUDY) $(DEVICE_ARGUMENTS)
+
+audit: setup ## exact audit of every trained run of STUDY
+	$(PY) research/source_exclusion/audit_runs.py --study $(STUDY)
+
+report: setup ## tables and figures of STUDY's results
+	$(PY) research/matched_training/report.py --study $(STUDY)
+
+benchmark: setup ## planners side by side: documents a second and the ratio to the list-based reference
+	$(PY) research/source_exclusion/benchmark_planners.py
