@@ -92,9 +92,11 @@ SCHEMA = {
         "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": COUNT, "rate": POSITIVE,
                  "second_moment_beta": FRACTION, "weight_decay": FRACTION},
     },
-    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "microbatch": COUNT,
-                 "precision": PRECISION, "threads": COUNT, "timer_skip": NATURAL, "updates": COUNT},
+    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "logit_chunk": COUNT,
+                 "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT,
+                 "timer_skip": NATURAL, "updates": COUNT},
     "evaluation": {"microbatch": COUNT, "targets": COUNT},
+    "audit": {"strata": [COUNT]},
 }
 
 
@@ -138,6 +140,7 @@ def _check_relations(protocol, where):
         ("tokenizer", "vocabulary", lambda v: v >= 256 + len(specials), "room for 256 bytes and the specials"),
         ("model", "width", lambda v: v % (2 * model["heads"]) == 0, f"a multiple of 2 * heads = {2 * model['heads']}"),
         ("model", "gate_channels", lambda v: v <= model["width"], f"at most the width {model['width']}"),
+        ("audit", "strata", lambda v: v == sorted(set(v)), "ascending lengths"),
         ("evaluation", "targets", lambda v: v % context == 0, f"a multiple of packing.context = {context}"),
     ]
     for section, key, holds, expected in rules:

@@ -10,10 +10,7 @@ from datetime import datetime
 import pytest
 import tiny_study
 from evidence import format_manifest, read_manifest, sha256_file
-from tiny_study import RUNS, attempts, ledger, nothing_ran
-
-pytest_plugins = ["tiny_study"]
-
+from tiny_study import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
 
 def study(repository):
     return repository / "runs/demo"
@@ -184,14 +181,26 @@ def edit(path):
     (lambda s: (s / "runs.sha256").unlink(), "generate_runs.py"),
     (lambda s: (s / "runs.sha256").write_text(""), "empty list"),
     (lambda s: (s / "segmented_s1/result.json").write_text("{"), "segmented_s1/result.json: not strict JSON"),
-    (lambda s: (s / "segmented_s1/result.json").write_text("[]"), "segmented_s1/result.json: config_sha256"),
-    (lambda s: (s / "segmented_s1/result.json").write_text('{"config_sha256": "0"}'), "result.json: config_sha256"),
+    (lambda s: (s / "segmented_s1/result.json").write_text("[]"), "segmented_s1/result.json: digests (code and config)"),
+    (lambda s: (s / "segmented_s1/result.json").write_text('{"digests": 1}'), "segmented_s1/result.json: digests"),
 ])
 def test_anything_not_as_generated_is_named_before_anything_runs(repository, change, named):
     change(study(repository))
     done = run_all(repository)
     assert done.returncode == 2 and named in done.stderr
     assert nothing_ran(repository)
+
+
+@pytest.mark.parametrize("key, other", [("config", "0" * 64), ("code", {}), ("code", {"train.py": "0" * 64})])
+def test_a_result_of_another_config_or_of_other_code_is_refused(repository, key, other):
+    run_all(repository)
+    path = study(repository) / "random_crop_s1/result.json"
+    result = json.loads(path.read_text())
+    result["digests"][key] = other
+    path.write_text(json.dumps(result))
+    done = run_all(repository)
+    assert done.returncode == 2 and f"random_crop_s1/result.json: digests ({key})" in done.stderr
+    assert len(ledger(repository)) == 6
 
 
 @pytest.mark.parametrize("name, old, new", [("train.py", "sys.exit(3)", "sys.exit(4)"),

@@ -1,6 +1,6 @@
 """A repository in miniature, in a folder of the test's own: real generator and runner, a stub trainer and loaders.
 
-A test file that wants the fixtures sets `pytest_plugins = ["tiny_study"]`.
+A test file that wants the runs generated imports the fixtures `repository` and `template`.
 """
 
 import json
@@ -49,11 +49,11 @@ if behaviour == "wait":
     deadline = time.monotonic() + 20
     while not (here / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-digest = hashlib.sha256(Path(sys.argv[1]).read_bytes()).hexdigest()
-if behaviour == "other config":
-    digest = "0" * 64
+digest = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
+code = {path.relative_to(here).as_posix(): digest(path) for path in here.rglob("*.py")}
+config = "0" * 64 if behaviour == "other config" else digest(Path(sys.argv[1]))
 if behaviour != "no result":
-    (here / "result.json").write_text(json.dumps({"config_sha256": digest}))
+    (here / "result.json").write_text(json.dumps({"score": 1.0, "digests": {"config": config, "code": code}}))
 '''
 
 
