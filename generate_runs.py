@@ -31,8 +31,7 @@ ROOT = Path(__file__).resolve().parent
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (
     "tokenizer/ranks.txt", "tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",
-    "train/tokens.npy", "train/lengths.npy", "train/refill.npy",
-    "validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy",
+    *(f"{split}/{name}.npy" for split in ("train", "validation") for name in ("tokens", "lengths", "refill")),
 )
 
 
@@ -115,12 +114,11 @@ def check_shape(value, shape, where):
         _require(shape.holds(value), where, f"expected {shape.expected}, found {value!r}")
         return
     free = next((key for key in shape if isinstance(key, Leaf)), None)
-    if isinstance(shape, list) or free:
-        kind = "a list" if isinstance(shape, list) else "an object"
-        _require(isinstance(value, type(shape)) and value, where, f"expected {kind} with entries, found {value!r}")
     if isinstance(shape, list):
+        _require(isinstance(value, list) and value, where, f"expected a list with entries, found {value!r}")
         value, shape = dict(enumerate(value)), dict(enumerate(shape * len(value)))
     elif free:
+        _require(isinstance(value, dict) and value, where, f"expected an object with entries, found {value!r}")
         for key in value:
             check_shape(key, free, f"{where}: key")
         shape = dict.fromkeys(value, shape[free])

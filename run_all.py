@@ -73,8 +73,8 @@ def is_finished(run_directory, expected):
     found = result.get("digests") if isinstance(result, dict) else None
     wrong = [key for key, value in expected.items() if not isinstance(found, dict) or found.get(key) != value]
     if wrong:
-        raise InputError(f"{path}: digests ({' and '.join(sorted(wrong))}): expected those of the generated files, found "
-                         "others; delete it to train this run again")
+        raise InputError(f"{path}: digests ({' and '.join(sorted(wrong))}): expected those of the generated files, "
+                         "found others; delete it to train this run again")
     return True
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from datetime import datetime
 
 import pytest
@@ -154,6 +155,14 @@ def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
     assert not attempts(repository, "random_crop_s1")
 
 
+def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
+    code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
+            "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
+            "print(stop.wait(subprocess.Popen(['sleep', '20'])))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
+    assert done.stdout == "-15\n", done.stderr
+
+
 def test_of_two_runners_the_second_is_kept_out_with_the_holders_pid(repository):
     behave(repository, baseline_s1="wait")
     runner = start(repository)
@@ -181,7 +190,7 @@ def edit(path):
     (lambda s: (s / "runs.sha256").unlink(), "generate_runs.py"),
     (lambda s: (s / "runs.sha256").write_text(""), "empty list"),
     (lambda s: (s / "segmented_s1/result.json").write_text("{"), "segmented_s1/result.json: not strict JSON"),
-    (lambda s: (s / "segmented_s1/result.json").write_text("[]"), "segmented_s1/result.json: digests (code and config)"),
+    (lambda s: (s / "segmented_s1/result.json").write_text("[]"), "s1/result.json: digests (code and config)"),
     (lambda s: (s / "segmented_s1/result.json").write_text('{"digests": 1}'), "segmented_s1/result.json: digests"),
 ])
 def test_anything_not_as_generated_is_named_before_anything_runs(repository, change, named):
