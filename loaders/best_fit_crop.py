@@ -17,7 +17,7 @@ from numba.cpython.unsafe.numbers import leading_zeros
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, validated
 
 CONTINUES = False
-BLOCK = 65536
+BLOCK = 262144
 NONE = -1
 
 # lists[length]: first and last slot of the entries of that length; no entry is of length 0, so list 0 holds the free slots.
@@ -29,8 +29,9 @@ LENGTHS, WORDS = range(2)
 # counters: complete rows, space left in the next, next batch, documents arrived, entries held, entries in the heap.
 PLANNED, SPACE, BATCH, ARRIVED, HELD, HEAPED = range(6)
 
-# A compiled call counts a reference to each array it is given, which costs more than the work of these functions.
-inlined = njit(inline="always")
+# Nothing compiled here allocates or keeps an array, so the compiler need not count references to them (`_nrt`), which it
+# would do at every call and would take longer than the work itself.
+compiled, inlined = njit(cache=True, _nrt=False), njit(inline="always", _nrt=False)
 
 
 def entries(lengths, capacity):
@@ -198,7 +199,7 @@ def _refill(lists, slots, bitmap, long, counters, lengths, refill, buffer_size):
         counters[BATCH] = (counters[BATCH] + 1) % len(refill)
 
 
-@njit(cache=True)
+@compiled
 def _fill(block, lists, slots, bitmap, long, counters, lengths, refill, capacity, rows, buffer_size, continues):
     """Write the next segments into `block` until it is full or `rows` rows are; return how many."""
     for segment in range(len(block)):

@@ -72,11 +72,11 @@ def test_long_rows_equal_the_list_packer_across_bitmap_words(policy, capacity):
     assert_same_rows(policy, lengths, {"refill": [64, 64, 64, 38], "capacity": capacity, "buffer_size": 40, "rows": 150})
 
 
-def test_plans_longer_than_a_block_equal_the_list_packer():
-    lengths = [3, 2, 5, 1]
-    sizes = {"refill": [3, 1], "capacity": 4, "buffer_size": 3, "rows": best_fit_crop.BLOCK // 2 + 500}
-    assert len(best_fit_crop.plan(lengths, **sizes)) > best_fit_crop.BLOCK
-    assert_same_rows("best_fit_crop", lengths, sizes)
+@EVERY
+@pytest.mark.parametrize("block", [1, 2, 7])
+def test_plans_made_in_blocks_equal_the_list_packer(policy, block, monkeypatch):
+    monkeypatch.setattr(best_fit_crop, "BLOCK", block)
+    assert_same_rows(policy, CASE_1B, {"refill": [3, 3, 4], "capacity": 11, "buffer_size": 4, "rows": 15})
 
 
 @EVERY
