@@ -41,6 +41,22 @@ def test_tokens_and_documents_balance_at_every_horizon(policy, world):
         assert documents["arrived"] == sum(documents[state] for state in ("unstarted", "whole", "cropped", "split"))
 
 
+@EVERY
+@settings(max_examples=150, deadline=None)
+@given(world=streams())
+def test_discards_by_selection_add_up_to_what_the_list_packer_threw_away(policy, world):
+    lengths, sizes = world
+    thrown = {}
+    for arrival, _ in ListPacker(lengths, policy=policy, seed=7, **sizes).discarded:
+        thrown[arrival] = thrown.get(arrival, 0) + 1
+    plan = LOADERS[policy].plan(lengths, seed=7, **sizes)
+    found = {}
+    by_selection = accounting.discards(plan, lengths, capacity=sizes["capacity"], loader=LOADERS[policy])
+    for arrival, tokens in zip(plan[:, ARRIVAL].tolist(), by_selection.tolist()):
+        found[arrival] = found.get(arrival, 0) + tokens
+    assert {arrival: tokens for arrival, tokens in found.items() if tokens} == thrown
+
+
 @pytest.mark.parametrize("policy", ["best_fit_crop", "random_span", "lossless"])
 @settings(max_examples=150, deadline=None)
 @given(world=streams(), data=st.data())

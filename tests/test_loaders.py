@@ -1,5 +1,6 @@
 """Every plan equals what a slow list packer does with real tokens, token for token, and the worked cases hold."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,13 +159,16 @@ def test_case_10a_lossless_rows_do_not_depend_on_the_reader_batch_in_number_or_t
     assert plan[:, ARRIVAL].max() == 9
 
 
-def test_case_39_a_new_process_plans_the_same_bytes():
-    """A loader has no state to save: another process computes the same plan, so row k is row k after a restart."""
+def test_case_39_a_new_process_in_a_run_directory_plans_the_same_bytes(tmp_path):
+    """A loader has no state to save: its copy beside a copy of `loaders/` plans the same, in any process."""
+    source = Path(best_fit_crop.__file__).parent
+    shutil.copytree(source, tmp_path / "loaders", ignore=shutil.ignore_patterns("__pycache__"))
+    for policy in LOADERS:
+        shutil.copy(source / f"{policy}.py", tmp_path / f"copied_{policy}.py")
     sizes = {"capacity": 11, "rows": 40, "buffer_size": 4, "refill": [3, 3, 4], "seed": 9}
-    code = f"""import importlib; from loaders.accounting import plan_sha256
-for policy in {list(LOADERS)}: print(plan_sha256(importlib.import_module(f'loaders.{{policy}}').plan({CASE_1B}, **{sizes})))"""
-    command, root = [sys.executable, "-c", code], Path(__file__).parents[1]
-    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    code = "from loaders.accounting import plan_sha256\n"
+    code += "".join(f"import copied_{p} as l; print(plan_sha256(l.plan({CASE_1B}, **{sizes})))\n" for p in LOADERS)
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.split() == [plan_sha256(loader.plan(CASE_1B, **sizes)) for loader in LOADERS.values()]
 
 
