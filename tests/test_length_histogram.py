@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from research.source_exclusion import check_length_histogram, freeze_length_histogram
 
-CAPACITY = read_json(check_length_histogram.ROOT / "protocols/demo.json")["packing"]["context"] + 1
+CAPACITY = read_json(Path(__file__).parents[1] / "protocols/demo.json")["packing"]["context"] + 1
 PAPER = check_length_histogram.HERE / "paper_thresholds.json"
 
 
