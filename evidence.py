@@ -35,6 +35,26 @@ def run_script(main, argv=None):
         return 130
 
 
+class Checks:
+    """The checks of one verifier run: a line each with the numbers found, then a count, then the exit code."""
+
+    def __init__(self):
+        self.made = self.failed = 0
+
+    def expect(self, holds, text):
+        """Print one check, `text` carrying its numbers, and count it."""
+        self.made += 1
+        self.failed += not holds
+        print(f"{'ok  ' if holds else 'FAIL'} {text}", flush=True)
+
+    def close(self):
+        """Print the count; 0 when all held, 1 when one failed; InputError when nothing was checked."""
+        if not self.made:
+            raise InputError("nothing was checked")
+        print(f"{self.made} checks, {self.failed} failed")
+        return 1 if self.failed else 0
+
+
 # ------------------------------------------------------------------------------------------ digests
 
 
