@@ -73,17 +73,16 @@ def entry_lengths(lengths, entries, capacity):
     return tokens
 
 
-def remainders(plan, lengths, *, capacity, loader):
-    """int64 (segments,): tokens of the selected entry that lie beyond the segment, had it been whole until then.
-
-    For a loader that discards, these are the tokens each selection discards.
-    """
+def discards(plan, lengths, *, capacity, loader):
+    """int64 (segments,): tokens of the selected entry that each selection throws away."""
+    if loader.CONTINUES:
+        return np.zeros(len(plan), dtype=np.int64)
     lengths = positive_integers("lengths", lengths)
     document = plan[:, ARRIVAL] % len(lengths)
-    chunked = loader.entries(lengths, capacity)[document] > 1
     text = lengths[document] - 1
+    chunked = loader.entries(lengths, capacity)[document] > 1
     text = np.where(chunked, np.minimum(capacity - 1, text - plan[:, START]), text)
-    return 1 + text - plan[:, BOS] - plan[:, COUNT]
+    return text - plan[:, COUNT]
 
 
 def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
@@ -97,8 +96,8 @@ def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
     lengths, refill = validated_stream(lengths, refill)
     removed = len(plan) - 1
     if loader.CONTINUES:
-        before = plan[:-1]
-        removed = int(np.count_nonzero(before[:, START] + before[:, COUNT] + 1 == lengths[before[:, ARRIVAL] % len(lengths)]))
+        ends = plan[:-1, START] + plan[:-1, COUNT] + 1
+        removed = int(np.count_nonzero(ends == lengths[plan[:-1, ARRIVAL] % len(lengths)]))
     reached = np.cumsum(batch_sums(loader.entries(lengths, capacity), refill))
     passes, rest = divmod(buffer_size + removed - 1, int(reached[-1]))
     batch = int(np.searchsorted(reached, rest + 1))
@@ -113,8 +112,10 @@ def _require(holds, what):
         raise ValueError(f"the plan does not balance: {what}")
 
 
-def _check_rows(plan, capacity):
+def _check_segments(plan, lengths, capacity):
     sizes = plan[:, BOS] + plan[:, COUNT]
+    ends = plan[:, START] + plan[:, COUNT]
+    _require((ends < lengths[plan[:, ARRIVAL] % len(lengths)]).all(), "a segment ends beyond its document")
     _require((sizes > 0).all() and (plan[:, [START, COUNT]] >= 0).all(), "a segment is empty or negative")
     rows = plan[:, ROW]
     _require(len(plan) == 0 or (rows[0] == 0 and np.isin(np.diff(rows), (0, 1)).all()), "rows are not 0, 1, 2, ... in order")
@@ -129,7 +130,6 @@ def _check_continuations(plan, lengths):
     ends = plan[:, START] + plan[:, COUNT]
     expected = np.where(first, 0, np.roll(ends, 1))
     _require(((plan[:, START] == expected) & (plan[:, BOS] == first)).all(), "a continuation leaves a gap or overlaps")
-    _require((ends < lengths[plan[:, ARRIVAL] % len(lengths)]).all(), "a segment ends beyond its document")
 
 
 def _entry_fates(plan, lengths, arrived, capacity, loader):
@@ -146,7 +146,7 @@ def _entry_fates(plan, lengths, arrived, capacity, loader):
     if loader.CONTINUES:
         _check_continuations(plan, lengths)
         return first, emitted, np.zeros_like(tokens), tokens - emitted
-    _require((selected <= 1).all() and (plan[:, BOS] == 1).all(), "an entry is selected twice")
+    _require((selected <= 1).all() and (plan[:, BOS] == 1).all(), "an entry is selected twice or has no BOS")
     return first, emitted, np.where(selected, tokens - emitted, 0), np.where(selected, 0, tokens)
 
 
@@ -172,7 +172,7 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     discarded) + split (the rest); started and buffered (a token of it is held) overlap with these.
     """
     lengths, refill = validated_stream(lengths, refill)
-    _check_rows(plan, capacity)
+    _check_segments(plan, lengths, capacity)
     arrived = arrived_documents(plan, lengths, refill, capacity=capacity, buffer_size=buffer_size, loader=loader)
     _require(len(plan) == 0 or 0 <= plan[:, ARRIVAL].min() <= plan[:, ARRIVAL].max() < arrived, "a document is used before it arrives")
     passes, rest = divmod(arrived, len(lengths))
@@ -203,16 +203,10 @@ def protected(lengths, arrived, *, capacity, buffer_size):
 def crop_statistics(plan, lengths, *, capacity, loader):
     """Crop events (a selection that discards), those that keep only the BOS, and the median kept prefix in tokens,
     BOS included: an exact half-integer, None without crops (paper section 5.1)."""
-    cropped = np.zeros(len(plan), dtype=bool)
-    if not loader.CONTINUES:
-        cropped = remainders(plan, lengths, capacity=capacity, loader=loader) > 0
+    cropped = discards(plan, lengths, capacity=capacity, loader=loader) > 0
     kept = np.sort(plan[cropped, BOS] + plan[cropped, COUNT], kind="stable")
-    middle = kept[[(len(kept) - 1) // 2, len(kept) // 2]] if len(kept) else None
-    return {
-        "events": len(kept),
-        "bos_only": int(np.count_nonzero(kept == 1)),
-        "median_kept": None if middle is None else int(middle.sum()) / 2,
-    }
+    median = int(kept[[(len(kept) - 1) // 2, len(kept) // 2]].sum()) / 2 if len(kept) else None
+    return {"events": len(kept), "bos_only": int(np.count_nonzero(kept == 1)), "median_kept": median}
 
 
 def plan_sha256(plan):
