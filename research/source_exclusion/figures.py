@@ -22,11 +22,12 @@ CURVE_POINTS = 200
 
 
 def _alike(series):
-    """[(joined names, values)]: streams with equal values share one entry, since their lines would hide each other."""
+    """[(joined names, values, colour)]: streams with equal values share one entry, as their lines would hide each other."""
     groups = {}
     for name, values in series.items():
         groups.setdefault(tuple(values), []).append(name)
-    return [(" = ".join(names), values) for values, names in groups.items()]
+    place = {name: number % len(COLOURS) for number, name in enumerate(series)}
+    return [(" = ".join(names), values, COLOURS[place[names[0]]]) for values, names in groups.items()]
 
 
 def _label_ends(axes, ends, least_gap):
@@ -40,12 +41,12 @@ def _label_ends(axes, ends, least_gap):
 def _lines(axes, groups, x, height):
     """A line with markers for every (names, values), gaps where a value is None, names at the ends."""
     ends = []
-    for (name, values), colour in zip(groups, COLOURS * len(groups)):
+    for name, values, colour in groups:
         shown = [100 * value if value is not None else np.nan for value in values]
         axes.plot(x, shown, marker="o", color=colour, linewidth=2)
-        last = max(i for i, value in enumerate(shown) if not np.isnan(value)) if any(v is not None for v in values) else None
-        if last is not None:
-            ends.append((shown[last], x[last], name, colour))
+        there = np.flatnonzero(~np.isnan(shown))
+        if there.size:
+            ends.append((shown[there[-1]], x[there[-1]], name, colour))
     axes.set_ylim(-0.03 * height, 1.05 * height)
     _label_ends(axes, ends, 0.06 * height)
 
@@ -61,13 +62,13 @@ def started_by_length(path, records):
     """Share of arrived documents that were started, by length."""
     groups = _alike({name: [s["started_share"] for s in record["strata"]] for name, record in records.items()})
     strata = next(iter(records.values()))["strata"]
-    figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 4.8), layout="constrained")
     _lines(axes, groups, range(len(strata)), 100)
-    axes.set_xticks(range(len(strata)), [stratum_name(stratum) for stratum in strata])
+    axes.set_xticks(range(len(strata)), [stratum_name(stratum) for stratum in strata], fontsize=9)
     axes.set_xlabel("length of the document in tokens")
     axes.set_ylabel("documents that were started, % of those that arrived")
-    never = next(([name for name, _ in [(n, v)]][0] for n, v in groups if v[-1] == 0), None)
-    axes.set_title(f"The longest documents are never begun ({never})" if never else "Which documents are begun, by length")
+    never = next((name for name, values, _ in groups if values[-1] == 0), None)
+    axes.set_title(f"The longest documents are never begun in {never.replace(" = ", " and ")}" if never else "Which documents are begun, by length")
     return _save(figure, path)
 
 
@@ -75,7 +76,7 @@ def token_fates(path, records):
     """Where each token that arrived went."""
     groups = _alike({name: [r["tokens"][fate] for fate in FATES] for name, r in records.items()})
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.75 * len(groups)), layout="constrained")
-    for place, (name, values) in enumerate(groups):
+    for place, (_, values, _) in enumerate(groups):
         left = 0
         for fate, value in zip(FATES, values):
             width = 100 * value / sum(values)
@@ -84,14 +85,17 @@ def token_fates(path, records):
                 axes.text(left + width / 2, place, f"{value / 1e6:,.2f} M\n{width:.1f} %", ha="center", va="center",
                           color="white" if fate != "buffered" else "black", fontsize=9)
             left += width
-    axes.set_yticks(range(len(groups)), [name.replace(" = ", "\n= ") for name, _ in groups])
+    axes.set_yticks(range(len(groups)), [name.replace(" = ", "\n= ") for name, _, _ in groups])
     axes.invert_yaxis()
     axes.grid(False)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of the tokens that arrived (added BOS tokens included)")
     for number, fate in enumerate(FATES):
         axes.annotate(FATE_NAMES[fate], (0.36 * number, 1.02), xycoords="axes fraction", color=FATES[fate], weight="bold")
-    axes.set_title("Where each token that arrived went", pad=22)
+    name, (emitted, discarded, buffered), _ = groups[0]
+    total = emitted + discarded + buffered
+    axes.set_title(f"{name}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
+                   f"{100 * buffered / total:.0f} wait in the buffer", pad=22)
     return _save(figure, path)
 
 
@@ -107,29 +111,32 @@ def exposure(path, records):
         axes.set_xlabel("position in the document, % of its text")
         axes.set_xlim(0, 100)
     both[0].set_ylabel("text tokens shown in training,\n% of those that arrived")
-    figure.suptitle("Which part of a document training reads", x=0.01, ha="left", fontsize=13)
+    name, record = next(iter(records.items()))
+    beginning, end = (sum(record["positions"]["relative"][key][tenth][1] for key in panels) for tenth in (0, -1))
+    if end:
+        title = f"{name} reads {beginning / end:.1f} times as much of the first tenths of documents as of their last"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return _save(figure, path)
 
 
 def usable_buffer(path, curves):
-    """How many buffered entries fit a row, over the stream; curves: {name: (fitting, held) int64 (selections,)}."""
-    def means(values):
-        return tuple(float(part.mean()) for part in np.array_split(values, min(CURVE_POINTS, len(values))))
+    """What part of the buffer fits a row, over the stream; curves: {name: (fitting, held) int64 (selections,)}."""
+    def shares(fitting, held):
+        return tuple((100 * part).mean() for part in np.array_split(fitting / held, min(CURVE_POINTS, len(held))))
 
-    groups = _alike({name: means(fitting) for name, (fitting, _) in curves.items()})
-    most = max(int(held.max()) for _, held in curves.values())
     figure, axes = plt.subplots(figsize=(9, 4.4), layout="constrained")
     ends = []
-    for (name, values), colour in zip(groups, COLOURS * len(groups)):
-        x = 100 * (np.arange(len(values)) + 0.5) / len(values)
-        axes.plot(x, values, color=colour, linewidth=2)
+    for name, values, colour in _alike({name: shares(*curve) for name, curve in curves.items()}):
+        axes.plot(100 * (np.arange(len(values)) + 0.5) / len(values), values, color=colour, linewidth=2)
         ends.append((values[-1], 100, name, colour))
-    _label_ends(axes, ends, 0.06 * most)
+    _label_ends(axes, ends, 6)
     axes.set_xlim(0, 100)
-    axes.set_ylim(0, 1.05 * most)
+    axes.set_ylim(0, 105)
     axes.set_xlabel("progress through the stream, % of selections")
-    axes.set_ylabel("buffered entries that fit a row")
-    axes.set_title(f"Documents too long to fit fill the buffer (it holds up to {most:,} entries)")
+    axes.set_ylabel("buffered entries that fit a row, %")
+    name, (fitting, held) = next(iter(curves.items()))
+    tenth = fitting[len(fitting) * 9 // 10 :].mean()
+    axes.set_title(f"{name}: {fitting[0]:,} of {held[0]:,} buffered entries fit a row at first, {tenth:,.0f} in the last tenth")
     return _save(figure, path)
 
 
