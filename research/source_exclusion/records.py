@@ -84,14 +84,18 @@ def summary(parts, keys, packing, edges, corpus_lengths, rows):
             "positions": positions(parts, edges, packing.capacity, corpus_lengths)}
 
 
+def planned_account(plan, stream, packing):
+    """(Account, arrivals of the protected set: int64) of a plan at its last token."""
+    passes, batch = divmod(int(batches_taken(plan, stream, packing)[-1]), len(stream.refill))
+    arrived = passes * len(stream.lengths) + int(stream.refill[:batch].sum())
+    keys = protected(stream.lengths, arrived, capacity=packing.capacity, buffer_size=packing.buffer_size)
+    return account(plan, stream, packing, arrived), keys
+
+
 def audit(plan, stream, packing, edges, corpus_lengths, rows):
     """(record, account, protected arrivals, (fitting, held) over the stream) of one plan; Unbalanced when the ledger
     of `loaders/accounting.py` does not balance or counts otherwise than the account by document."""
-    taken = batches_taken(plan, stream, packing)
-    passes, batch = divmod(int(taken[-1]), len(stream.refill))
-    arrived = passes * len(stream.lengths) + int(stream.refill[:batch].sum())
-    parts = account(plan, stream, packing, arrived)
-    keys = protected(stream.lengths, arrived, capacity=packing.capacity, buffer_size=packing.buffer_size)
+    parts, keys = planned_account(plan, stream, packing)
     record = summary(parts, keys, packing, edges, corpus_lengths, rows)
     _compare(plan, stream, packing, record)
     curve = usable_buffer(plan, stream, packing)
