@@ -81,7 +81,7 @@ def refuse_wrong_probe(gpu):
     """InputError unless a child process that sees what the runs will see finds the one UUID."""
     done = subprocess.run([sys.executable, "-c", PROBE], env=child_environment(gpu), capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"--gpu: the probe failed: {done.stderr.strip()}")
+        raise InputError(f"--gpu: the probe failed: {done.stderr.strip().rpartition(chr(10))[2]}")
     seen = parse_json(done.stdout.encode(), "probe")
     if seen != [gpu["uuid"]]:
         raise InputError(f"--gpu: expected the probe to see {gpu['uuid']} alone, it sees {seen or 'no GPU'}")

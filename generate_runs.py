@@ -15,6 +15,7 @@ run writes nothing; a generated file that differs on disk is named and left alon
 
 import argparse
 import ast
+import itertools
 import math
 import os
 import re
@@ -31,8 +32,7 @@ ROOT = Path(__file__).resolve().parent
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (
     "tokenizer/ranks.txt", "tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",
-    "train/tokens.npy", "train/lengths.npy", "train/refill.npy",
-    "validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy",
+    *(f"{split}/{name}.npy" for split in ("train", "validation") for name in ("tokens", "lengths", "refill")),
 )
 
 
@@ -92,9 +92,11 @@ SCHEMA = {
         "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": COUNT, "rate": POSITIVE,
                  "second_moment_beta": FRACTION, "weight_decay": FRACTION},
     },
-    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "microbatch": COUNT,
-                 "precision": PRECISION, "threads": COUNT, "timer_skip": NATURAL, "updates": COUNT},
+    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "logit_chunk": COUNT,
+                 "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT,
+                 "timer_skip": NATURAL, "updates": COUNT},
     "evaluation": {"microbatch": COUNT, "targets": COUNT},
+    "audit": {"strata": [COUNT]},
 }
 
 
@@ -113,12 +115,11 @@ def check_shape(value, shape, where):
         _require(shape.holds(value), where, f"expected {shape.expected}, found {value!r}")
         return
     free = next((key for key in shape if isinstance(key, Leaf)), None)
-    if isinstance(shape, list) or free:
-        kind = "a list" if isinstance(shape, list) else "an object"
-        _require(isinstance(value, type(shape)) and value, where, f"expected {kind} with entries, found {value!r}")
     if isinstance(shape, list):
+        _require(isinstance(value, list) and value, where, f"expected a list with entries, found {value!r}")
         value, shape = dict(enumerate(value)), dict(enumerate(shape * len(value)))
     elif free:
+        _require(isinstance(value, dict) and value, where, f"expected an object with entries, found {value!r}")
         for key in value:
             check_shape(key, free, f"{where}: key")
         shape = dict.fromkeys(value, shape[free])
@@ -138,6 +139,7 @@ def _check_relations(protocol, where):
         ("tokenizer", "vocabulary", lambda v: v >= 256 + len(specials), "room for 256 bytes and the specials"),
         ("model", "width", lambda v: v % (2 * model["heads"]) == 0, f"a multiple of 2 * heads = {2 * model['heads']}"),
         ("model", "gate_channels", lambda v: v <= model["width"], f"at most the width {model['width']}"),
+        ("audit", "strata", lambda v: v == sorted(set(v)), "ascending lengths"),
         ("evaluation", "targets", lambda v: v % context == 0, f"a multiple of packing.context = {context}"),
     ]
     for section, key, holds, expected in rules:
@@ -207,30 +209,26 @@ def generated_files(protocol, protocol_path, root, data, directory):
                for condition, name in protocol["conditions"].items()}
     shared = shared_files(root, loaders.values())
     data_files, bos = prepared_data(data, protocol["tokenizer"], protocol["study"])
+    common = {
+        "study": protocol["study"], "protocol_sha256": sha256_file(protocol_path),
+        "bos": bos, "vocabulary": protocol["tokenizer"]["vocabulary"],
+        "data": {"directory": Path(os.path.relpath(data, directory / "run")).as_posix(), "files": data_files},
+        **{section: protocol[section] for section in COPIED_SECTIONS},
+    }
     files = {}
-    for condition, loader in loaders.items():
-        for seed in protocol["seeds"]:
-            run = f"{condition}_s{seed}"
-            config = {
-                "study": protocol["study"], "condition": condition, "seed": seed, "loader": loader.name,
-                "protocol_sha256": sha256_file(protocol_path), "bos": bos,
-                "vocabulary": protocol["tokenizer"]["vocabulary"],
-                "data": {"directory": Path(os.path.relpath(data, directory / run)).as_posix(), "files": data_files},
-                **{section: protocol[section] for section in COPIED_SECTIONS},
-            }
-            own = {"loader.py": loader.read_bytes(), "config.json": canonical_json(config)}
-            files |= {f"{run}/{name}": content for name, content in {**shared, **own}.items()}
-    digests = {name: sha256_bytes(content) for name, content in files.items()}
-    return {**files, "runs.sha256": format_manifest(digests)}
+    for (condition, loader), seed in itertools.product(loaders.items(), protocol["seeds"]):
+        config = {**common, "condition": condition, "seed": seed, "loader": loader.name}
+        own = {"loader.py": loader.read_bytes(), "config.json": canonical_json(config)}
+        files |= {f"{condition}_s{seed}/{name}": content for name, content in {**shared, **own}.items()}
+    return {**files, "runs.sha256": format_manifest({name: sha256_bytes(content) for name, content in files.items()})}
 
 
 def write_missing(files, directory):
     """Write what is not there yet; return how many. InputError naming every file that is there and differs."""
-    changed = [name for name, content in files.items()
-               if (directory / name).exists() and (directory / name).read_bytes() != content]
+    missing = [name for name in files if not (directory / name).exists()]
+    changed = [name for name in files if name not in missing and (directory / name).read_bytes() != files[name]]
     _require(not changed, directory, f"edited, or generated from another version: {', '.join(sorted(changed))}; "
              "nothing was written. Move the folder aside (its ledger stays with it) and generate again")
-    missing = [name for name in files if not (directory / name).exists()]
     for name in missing:
         write_atomic(directory / name, files[name])
     return len(missing)
@@ -244,8 +242,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     protocol = read_json(arguments.protocol)
     check_protocol(protocol, str(arguments.protocol))
-    directory = arguments.runs.resolve() / protocol["study"]
-    data = arguments.data.resolve() / protocol["study"]
+    directory, data = (folder.resolve() / protocol["study"] for folder in (arguments.runs, arguments.data))
     files = generated_files(protocol, arguments.protocol, ROOT, data, directory)
     written = write_missing(files, directory)
     runs = len(protocol["conditions"]) * len(protocol["seeds"])

@@ -28,20 +28,21 @@ from devices import child_environment, choose_device
 from evidence import InputError, manifest_findings, parse_json, read_json, read_manifest, require_keys, run_script
 
 ROOT = Path(__file__).resolve().parent
-OWN_FILES = ("loader.py", "config.json")  # all that may differ between the runs of a study
-OWN_KEYS = ("condition", "seed", "loader")
+OWN_KEYS = ("condition", "seed", "loader")  # and loader.py: all that may differ between the runs of a study
 
 
-def _run_parts(directory, run, digests):
-    """What must not differ between the runs of a study: the digests of the code, and the config but for OWN_KEYS."""
-    code = {name.removeprefix(f"{run}/"): digest for name, digest in digests.items() if name.startswith(f"{run}/")}
-    config = read_json(directory / run / "config.json")
-    return ({name: digest for name, digest in code.items() if name not in OWN_FILES},
+def _shared_part(run_directory, code):
+    """What must not differ between the runs of a study: all code but the loader, all settings but OWN_KEYS."""
+    config = read_json(run_directory / "config.json")
+    return ({name: digest for name, digest in code.items() if name != "loader.py"},
             {key: value for key, value in config.items() if key not in OWN_KEYS})
 
 
 def study_runs(directory):
-    """{run: SHA-256 of its config.json} in order; InputError unless every file is as generated and code is shared."""
+    """The runs in order, {run: {"config": SHA-256, "code": {file: SHA-256}}}: what `digests` of a result must repeat.
+
+    InputError unless every file is as generated and all runs share what they must.
+    """
     path = directory / "runs.sha256"
     if not path.is_file():
         raise InputError(f"{path}: missing; run `python generate_runs.py protocols/{directory.name}.json` first")
@@ -50,24 +51,30 @@ def study_runs(directory):
                 if not finding.endswith(": extra") or finding.endswith(".py: extra")]  # a module could shadow another
     if findings:
         raise InputError(f"{directory}: not as generated: {'; '.join(findings)}")
-    runs = {str(Path(name).parent): digest for name, digest in sorted(digests.items()) if name.endswith("/config.json")}
-    parts = {run: _run_parts(directory, run, digests) for run in runs}
+    runs = {}
+    for name, digest in sorted(digests.items()):
+        run, _, file = name.partition("/")
+        runs.setdefault(run, {"code": {}})["code"][file] = digest
+    for run, expected in runs.items():
+        expected["config"] = expected["code"].pop("config.json", None)
+    parts = {run: _shared_part(directory / run, expected["code"]) for run, expected in runs.items()}
     unlike = [run for run in runs if parts[run] != parts[min(runs)]]
-    if unlike or not runs:
-        raise InputError(f"{path}: code or settings not those of {min(runs)}: {', '.join(unlike)}" if runs else
-                         f"{path}: lists no config.json, so there is nothing to run")
+    if unlike:
+        raise InputError(f"{path}: code or settings not those of {min(runs)}: {', '.join(unlike)}")
     return runs
 
 
-def is_finished(run_directory, config_digest):
-    """Whether result.json is there; InputError when it is broken or belongs to another config."""
+def is_finished(run_directory, expected):
+    """Whether result.json is there; InputError when it is broken or belongs to another config or other code."""
     path = run_directory / "result.json"
     if not path.exists():
         return False
     result = read_json(path)
-    found = result.get("config_sha256") if isinstance(result, dict) else None
-    if found != config_digest:
-        raise InputError(f"{path}: config_sha256: expected {config_digest}, found {found}; delete it to train again")
+    found = result.get("digests") if isinstance(result, dict) else None
+    wrong = [key for key, value in expected.items() if not isinstance(found, dict) or found.get(key) != value]
+    if wrong:
+        raise InputError(f"{path}: digests ({' and '.join(sorted(wrong))}): expected those of the generated files, "
+                         "found others; delete it to train this run again")
     return True
 
 
@@ -157,7 +164,7 @@ class Stop:
         return child.wait()
 
 
-def run_one(directory, run, config_digest, device, lock, ledger, stop):
+def run_one(directory, run, expected, device, lock, ledger, stop):
     """The ledger's end entry of one attempt at one run.
 
     The child leads a process group of its own, so that Ctrl-C reaches it once, through the runner. It inherits the
@@ -171,7 +178,7 @@ def run_one(directory, run, config_digest, device, lock, ledger, stop):
     note_holder(lock, f"pid {os.getpid()}, which runs {run} in pid {child.pid}")
     status = stop.wait(child)
     try:
-        finished = status == 0 and is_finished(here, config_digest)
+        finished = status == 0 and is_finished(here, expected)
     finally:
         outcome = "finished" if finished else "interrupted" if stop.number else "killed" if status < 0 else "failed"
         seconds = round(time.monotonic() - began, 3)
@@ -181,12 +188,12 @@ def run_one(directory, run, config_digest, device, lock, ledger, stop):
 
 
 def run_pending(directory, pending, device, lock, ledger):
-    """Do the runs {name: config digest} in order; return the exit code."""
+    """Do the `pending` part of study_runs in order; return the exit code."""
     stop = Stop()
-    for number, (run, digest) in enumerate(pending.items(), 1):
+    for number, (run, expected) in enumerate(pending.items(), 1):
         if not stop.number:
             print(f"{run}: starts ({number} of {len(pending)}) on {device['name'] or device['kind']}", flush=True)
-            end = run_one(directory, run, digest, device, lock, ledger, stop)
+            end = run_one(directory, run, expected, device, lock, ledger, stop)
             print(f"{run}: {end['outcome']} (exit status {end['exit_status']}) after {end['seconds']} s", flush=True)
             if end["outcome"] != "finished" and not stop.number:
                 print(f"{run}: no result; runs after it were not started. Mend it and run again", file=sys.stderr)
@@ -211,7 +218,7 @@ def main(argv=None):
         ledger = Ledger(directory / "ledger.jsonl")
         for lost in ledger.close_lost():
             print(f"{lost['run']}: attempt {lost['attempt']} was lost with its runner; noted in the ledger")
-        pending = {run: digest for run, digest in runs.items() if not is_finished(directory / run, digest)}
+        pending = {run: expected for run, expected in runs.items() if not is_finished(directory / run, expected)}
         device = choose_device(arguments.device, arguments.gpu)
         for run in [run for run in runs if run not in pending]:
             print(f"{run}: finished before, skipped")

@@ -38,6 +38,7 @@ from tqdm import tqdm
 import evidence
 from evidence import InputError
 from loaders import best_fit_crop, rows
+from loaders.accounting import plan_sha256
 
 # -------------------------------------------------------------------------------------------- model
 
@@ -413,19 +414,11 @@ class Split:
 
     def __init__(self, directory, split, loader, config, row_count):
         packing = config["packing"]
-        load = lambda name: np.load(directory / split / f"{name}.npy", mmap_mode="r")  # noqa: E731
-        self.lengths, refill, self.capacity = np.array(load("lengths")), np.array(load("refill")), packing["context"] + 1
-        self.plan = loader.plan(
-            self.lengths, capacity=self.capacity, rows=row_count, buffer_size=packing["buffer_size"],
-            refill=refill, seed=packing["span_seed"],
-        )
-        self.reader = rows.RowReader(self.plan, load("tokens"), self.lengths, bos=config["bos"], capacity=self.capacity)
-
-
-def check_data(directory, files):
-    """InputError unless every prepared file has the digest that the config names."""
-    for name, digest in sorted(files.items()):
-        evidence.require_digest(directory / name, digest)
+        lengths, refill = np.load(directory / split / "lengths.npy"), np.load(directory / split / "refill.npy")
+        capacity, tokens = packing["context"] + 1, np.load(directory / split / "tokens.npy", mmap_mode="r")
+        self.plan = loader.plan(lengths, capacity=capacity, rows=row_count, buffer_size=packing["buffer_size"],
+                                refill=refill, seed=packing["span_seed"])
+        self.reader = rows.RowReader(self.plan, tokens, lengths, config["bos"], capacity)
 
 
 # --------------------------------------------------------------------------------------- distributed
@@ -465,16 +458,15 @@ class Ranks:
 # --------------------------------------------------------------------------------- official score
 
 
-def score(forward, split, row_count, microbatch, byte_tables, ranks):
+def score(forward, reader, microbatch, byte_tables, ranks):
     """Nats, supplied bytes, raw bytes and counted targets of every row: float64 (rows, 4).
 
     A target counts when its supplied byte length is positive; specials do not. Sums within a row are in float64.
     """
     supplied, raw = (torch.from_numpy(table.astype(np.int64)).to(forward.device) for table in byte_tables)
-    statistics = torch.zeros(row_count, 4, dtype=torch.float64, device=forward.device)
-    firsts = ranks.deal(range(0, row_count, microbatch))
-    ranges = [(first, min(first + microbatch, row_count)) for first in firsts]
-    stream = rows.stream(split.reader, ranges, forward.device)
+    statistics = torch.zeros(reader.count, 4, dtype=torch.float64, device=forward.device)
+    ranges = [(first, min(first + microbatch, reader.count)) for first in ranks.deal(range(0, reader.count, microbatch))]
+    stream = rows.stream(reader, ranges, forward.device)
     for (first, last), (_, inputs, targets) in zip(ranges, bar(stream, "scoring", len(ranges))):
         nats, counted = forward.nats(inputs, targets).double(), supplied[targets] > 0
         columns = [nats * counted, supplied[targets], raw[targets] * counted, counted]
@@ -575,8 +567,8 @@ def run_update(forward, batches, targets_per_update, ranks):
     return ranks.sum(nats).item(), ranks.collect(digests)
 
 
-def train(config, forward, optimizer, split, progress, ranks, on_update):
-    """The training loop from `progress["update"]` on; `on_update(loss, rate_scale)` is called after every update."""
+def train(config, forward, optimizer, split, progress, ranks, after_update):
+    """The training loop from `progress["update"]` on; `after_update(loss, rate_scale)` is called after every update."""
     settings, context = config["training"], config["packing"]["context"]
     microbatch, accumulation = settings["microbatch"], settings["accumulation"]
     if accumulation % ranks.count:
@@ -601,8 +593,8 @@ def train(config, forward, optimizer, split, progress, ranks, on_update):
         progress["timed_seconds"] += now - started if update >= settings["timer_skip"] else 0.0
         progress["first_microbatch"] = progress["first_microbatch"] or digests[0]
         progress["last_microbatch"] = digests[-1]
-        progress["rows_digest"] = rows.chain(progress["rows_digest"], digests)
-        on_update(loss, rate_scale)
+        progress["rows"] = rows.chain(progress["rows"], digests)
+        after_update(loss, rate_scale)
 
 
 # --------------------------------------------------------------------------------------------- main
@@ -613,7 +605,7 @@ CONFIG_KEYS = (
 )
 START = {
     "update": 0, "attempts": 0, "loop_seconds": 0.0, "timed_seconds": 0.0, "run_seconds": 0.0,
-    "first_microbatch": None, "last_microbatch": None, "rows_digest": "",
+    "first_microbatch": None, "last_microbatch": None, "rows": "",
 }
 
 
@@ -643,91 +635,98 @@ def prepare_model(config, device):
     return model.to(device), digest
 
 
+class Run:
+    """One run directory: its config, the files it writes, and what must be equal for a checkpoint to go on."""
+
+    def __init__(self, config_path, device, ranks):
+        self.path, self.directory = Path(config_path), Path(config_path).resolve().parent
+        self.config = evidence.read_json(config_path)
+        evidence.require_keys(self.config, CONFIG_KEYS, config_path)
+        self.data = self.directory / self.config["data"]["directory"]
+        for name, digest in sorted(self.config["data"]["files"].items()):
+            evidence.require_digest(self.data / name, digest)
+        self.identity = {"config": self.config, "code": code_digests(), "device": device.type, "ranks": ranks.count}
+        self.writes = ranks.rank == 0
+        self.checkpoint, self.metrics = self.directory / "checkpoint.safetensors", self.directory / "metrics.jsonl"
+
+    def resume(self, model, optimizer):
+        """Progress from the checkpoint, or from nothing; metrics of updates that must be done again are cut off."""
+        progress = dict(START)
+        if self.checkpoint.exists():
+            progress = load_checkpoint(self.checkpoint, model, optimizer, self.identity)
+            print(f"resumed after update {progress['update']} of {self.config['training']['updates']}", file=sys.stderr)
+        if self.writes:
+            kept = self.metrics.read_bytes().splitlines(True)[: progress["update"]] if self.metrics.exists() else []
+            evidence.write_atomic(self.metrics, b"".join(kept))
+        return {**progress, "attempts": progress["attempts"] + 1}
+
+    def record(self, model, optimizer, progress, loss, rate_scale):
+        """After an update: one line of metrics and, when one is due, a checkpoint."""
+        if not self.writes:
+            return
+        line = {"update": progress["update"], "loss": loss, "rate_scale": rate_scale, "seconds": progress["loop_seconds"]}
+        with open(self.metrics, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+        settings = self.config["training"]
+        if progress["update"] % settings["checkpoint_every"] == 0 or progress["update"] == settings["updates"]:
+            save_checkpoint(self.checkpoint, model, optimizer, progress, self.identity)
+
+    def finish(self, model, statistics, result):
+        """Weights and row statistics first, result.json last: its presence means that the run is complete."""
+        weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
+        array = io.BytesIO()
+        np.save(array, statistics)
+        files = {"model.safetensors": safetensors.torch.save(weights), "evaluation_rows.npy": array.getvalue()}
+        for name, data in files.items():
+            evidence.write_atomic(self.directory / name, data)
+            result["digests"][name] = evidence.sha256_bytes(data)
+        evidence.write_json(self.directory / "result.json", result)
+
+
 def run(config_path, device):
-    """Train, score and write result.json; resumes from checkpoint.safetensors when there is one."""
+    """Train, score and write result.json; return it. Goes on from checkpoint.safetensors when there is one."""
     began = time.perf_counter()
-    config, directory = evidence.read_json(config_path), Path(config_path).resolve().parent
-    evidence.require_keys(config, CONFIG_KEYS, config_path)
-    settings, context = config["training"], config["packing"]["context"]
+    ranks = Ranks(device)
+    run_ = Run(config_path, device, ranks)
+    config, settings = run_.config, run_.config["training"]
     torch.set_num_threads(settings["threads"])
     torch.use_deterministic_algorithms(device.type == "cpu")
-    data = directory / config["data"]["directory"]
-    check_data(data, config["data"]["files"])
-    ranks = Ranks(device)
     size = describe(config, config["vocabulary"])
     model, initial_weights = prepare_model(config, device)
-    forward = Forward(model, settings, device)
-    optimizer = Optimizer(model, config["optimizer"], settings["precision"])
-    train_split = Split(data, "train", importlib.import_module("loader"), config, size["rows"])
+    forward, optimizer = Forward(model, settings, device), Optimizer(model, config["optimizer"], settings["precision"])
+    training = Split(run_.data, "train", importlib.import_module("loader"), config, size["rows"])
+    progress = run_.resume(model, optimizer)
+    began -= progress["run_seconds"]
 
-    progress, checkpoint, metrics = dict(START), directory / "checkpoint.safetensors", directory / "metrics.jsonl"
-    identity = {"config": config, "code": code_digests(), "device": device.type, "ranks": ranks.count}
-    if checkpoint.exists():
-        progress = load_checkpoint(checkpoint, model, optimizer, identity)
-        print(f"resumed after update {progress['update']} of {settings['updates']}", file=sys.stderr, flush=True)
-    progress["attempts"] += 1
-    earlier_seconds = progress["run_seconds"]
-    if ranks.rank == 0:
-        kept = metrics.read_bytes().splitlines(True)[: progress["update"]] if metrics.exists() else []
-        evidence.write_atomic(metrics, b"".join(kept))
+    def after_update(loss, rate_scale):
+        progress["run_seconds"] = time.perf_counter() - began
+        run_.record(model, optimizer, progress, loss, rate_scale)
 
-    def on_update(loss, rate_scale):
-        progress["run_seconds"] = earlier_seconds + time.perf_counter() - began
-        if ranks.rank:
-            return
-        record = {"update": progress["update"], "loss": loss, "rate_scale": rate_scale, "seconds": progress["loop_seconds"]}
-        with open(metrics, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False) + "\n")
-        if progress["update"] % settings["checkpoint_every"] == 0 or progress["update"] == settings["updates"]:
-            save_checkpoint(checkpoint, model, optimizer, progress, identity)
-
-    train(config, forward, optimizer, train_split, progress, ranks, on_update)
-    row_count = config["evaluation"]["targets"] // context
-    validation = Split(data, "validation", best_fit_crop, config, row_count)
-    byte_tables = [np.load(data / "tokenizer" / f"bytes_{name}.npy") for name in ("supplied", "raw")]
-    scoring = time.perf_counter()
-    statistics = score(forward, validation, row_count, config["evaluation"]["microbatch"], byte_tables, ranks)
-    now = time.perf_counter()
+    train(config, forward, optimizer, training, progress, ranks, after_update)
+    scoring_began = time.perf_counter()
+    validation = Split(run_.data, "validation", best_fit_crop, config, config["evaluation"]["targets"] // model.context)
+    byte_tables = [np.load(run_.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
+    statistics = score(forward, validation.reader, config["evaluation"]["microbatch"], byte_tables, ranks)
+    ended = time.perf_counter()
     result = {
         **{key: config[key] for key in ("study", "condition", "seed")},
         **size,
+        "config_sha256": evidence.sha256_file(config_path),
         "score": summarise(statistics),
-        "seconds": {
-            "timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
-            "score": now - scoring, "run": earlier_seconds + now - began,
-        },
         "attempts": progress["attempts"],
         "peak_bytes": peak_bytes(device),
-        "digests": {
-            "config": evidence.sha256_file(config_path), "code": identity["code"], "initial_weights": initial_weights,
-            "plan": rows.plan_digest(train_split.plan), "rows": progress["rows_digest"],
-            "first_microbatch": progress["first_microbatch"], "last_microbatch": progress["last_microbatch"],
-            "evaluation_plan": rows.plan_digest(validation.plan), "weights": weights_digest(model),
-        },
-        "environment": {
-            "torch": torch.__version__, "numpy": np.__version__, "device": device_name(device), "ranks": ranks.count,
-        },
+        "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
+                    "score": ended - scoring_began, "run": ended - began},
+        "digests": {"code": run_.identity["code"], "initial_weights": initial_weights, "weights": weights_digest(model),
+                    "plan": plan_sha256(training.plan), "evaluation_plan": plan_sha256(validation.plan),
+                    **{key: progress[key] for key in ("rows", "first_microbatch", "last_microbatch")}},
+        "environment": {"torch": torch.__version__, "numpy": np.__version__, "ranks": ranks.count,
+                        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"},
     }
-    if ranks.rank == 0:
-        write_results(directory, model, statistics, result)
+    if run_.writes:
+        run_.finish(model, statistics, result)
     ranks.close()
     return result
-
-
-def device_name(device):
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def write_results(directory, model, statistics, result):
-    """Weights and row statistics first, result.json last: its presence means that the run is complete."""
-    weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
-    evidence.write_atomic(directory / "model.safetensors", safetensors.torch.save(weights))
-    buffer = io.BytesIO()
-    np.save(buffer, statistics)
-    evidence.write_atomic(directory / "evaluation_rows.npy", buffer.getvalue())
-    for name in ("model.safetensors", "evaluation_rows.npy"):
-        result["digests"][name] = evidence.sha256_file(directory / name)
-    evidence.write_json(directory / "result.json", result)
 
 
 def main(argv=None):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from corpora.shards import open_parquet
 from evidence import InputError, format_manifest, read_manifest, sha256_file, write_atomic
 
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 14  # small, because a chunk cut short is lost
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
@@ -170,21 +170,26 @@ def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patien
     recorded there when it is new. Files already there with the right SHA-256 are not fetched again.
     """
     recorded = read_manifest(first_use) if first_use.exists() else {}
+    lock, stop = threading.Lock(), threading.Event()
     known = recorded | known
-    missing = [n for n in names if n not in known or not (folder / n).is_file() or sha256_file(folder / n) != known[n]]
-    stop, bar, done = threading.Event(), _progress_bar(len(missing)), {}
+    missing = [name for name in names if not _is_there(folder / name, known.get(name))]
+    bar = _progress_bar(len(missing))
+
+    def fetch_one(name):
+        progress = bar.update if bar else lambda count: None
+        digest = fetch(f"{base_url}/{name}", folder / name, known.get(name), patience, stop, progress, accept)
+        with lock:
+            print(f"corpus: {name} downloaded", flush=True)
+            if name not in known:
+                recorded[name] = digest
+                write_atomic(first_use, format_manifest(recorded))
+                print(f"corpus: {name}: SHA-256 {digest} recorded on first use in {first_use}", flush=True)
+        return name, digest
+
     with ThreadPoolExecutor(threads) as pool:
-        rest = (patience, stop, bar.update if bar else lambda count: None, accept)
-        futures = {pool.submit(fetch, f"{base_url}/{n}", folder / n, known.get(n), *rest): n for n in missing}
+        futures = [pool.submit(fetch_one, name) for name in missing]
         try:
-            for future in as_completed(futures):
-                name = futures[future]
-                done[name] = future.result()
-                print(f"corpus: {name} downloaded ({len(done)} of {len(missing)})", flush=True)
-                if name not in known:
-                    recorded[name] = done[name]
-                    write_atomic(first_use, format_manifest(recorded))
-                    print(f"corpus: {name}: SHA-256 {done[name]} recorded on first use in {first_use}")
+            done = dict(future.result() for future in as_completed(futures))
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -193,6 +198,10 @@ def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patien
             if bar:
                 bar.close()
     return {name: done.get(name) or known[name] for name in names}
+
+
+def _is_there(path, known):
+    return known is not None and path.is_file() and sha256_file(path) == known
 
 
 def write_downloads(staged, corpus, known, first_use, patience=Patience()):

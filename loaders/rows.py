@@ -4,6 +4,7 @@ Row k of a plan is row k, always: a reader holds no position, so resuming at any
 of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`.
 """
 
+import hashlib
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -83,3 +84,13 @@ def read_ahead(read, items):
             result = begun.popleft().result()
             begun.extend(worker.submit(read, item) for item in islice(items, 1))
             yield result
+
+
+def digest(rows):
+    """Hex SHA-256 of row ids as little-endian uint32, row by row: the same for every storage type."""
+    return hashlib.sha256(np.ascontiguousarray(rows, dtype="<u4")).hexdigest()
+
+
+def chain(previous, digests):
+    """Hex SHA-256 that stands for all rows so far: of `previous` ("" at the start) and an update's microbatch digests."""
+    return hashlib.sha256("".join([previous, *digests]).encode()).hexdigest()

@@ -1,4 +1,7 @@
-"""A repository in miniature, in a folder of the test's own: real generator and runner, a stub trainer and loaders."""
+"""A repository in miniature, in a folder of the test's own: real generator and runner, a stub trainer and loaders.
+
+A test file that wants the runs generated imports the fixtures `repository` and `template`.
+"""
 
 import json
 import os
@@ -8,17 +11,21 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[1]
+RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
 SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",
     "rows": "def build_rows():\n    return []\n",
     "best_fit_crop": "from loaders.accounting import ROW\n\n\ndef plan(lengths):\n    return 'crop', ROW\n",
-    "random_span": "from loaders.best_fit_crop import plan as crop\n\n\ndef plan(lengths):\n    return 'span', crop([])\n",
-    "segment_first": "from loaders import accounting, best_fit_crop\n\n\ndef plan(lengths):\n    return best_fit_crop\n",
+    "random_span":
+        "from loaders.best_fit_crop import plan as crop\n\n\ndef plan(lengths):\n    return 'span', crop([])\n",
+    "segment_first":
+        "from loaders import accounting, best_fit_crop\n\n\ndef plan(lengths):\n    return best_fit_crop\n",
     "lossless": "def plan(lengths):\n    return 'lossless'\n",
 }
 
@@ -42,11 +49,11 @@ if behaviour == "wait":
     deadline = time.monotonic() + 20
     while not (here / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-digest = hashlib.sha256(Path(sys.argv[1]).read_bytes()).hexdigest()
-if behaviour == "other config":
-    digest = "0" * 64
+digest = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
+code = {path.relative_to(here).as_posix(): digest(path) for path in here.rglob("*.py")}
+config = "0" * 64 if behaviour == "other config" else digest(Path(sys.argv[1]))
 if behaviour != "no result":
-    (here / "result.json").write_text(json.dumps({"config_sha256": digest}))
+    (here / "result.json").write_text(json.dumps({"score": 1.0, "digests": {"config": config, "code": code}}))
 '''
 
 
@@ -90,12 +97,49 @@ def command(root, script, *arguments):
 
 def run(root, script, *arguments, env=None):
     """The finished process of a script of the miniature repository; `env` is added to the environment."""
+    clean = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
     return subprocess.run(command(root, script, *arguments), capture_output=True, text=True, timeout=60,
-                          env={**os.environ, **(env or {})})
+                          env=clean | (env or {}))
 
 
 def generate(root):
     return run(root, "generate_runs.py", root / "protocols/demo.json")
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    root = tmp_path_factory.mktemp("template")
+    build(root, seeds=[1])
+    done = generate(root)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture
+def repository(template, tmp_path):
+    """A miniature repository with three generated runs, none of them begun."""
+    return shutil.copytree(template, tmp_path / "repository")
+
+
+def run_all(root, *arguments, env=None):
+    return run(root, "run_all.py", "--study", "demo", *arguments, env=env)
+
+
+def _lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def attempts(root, run):
+    """The stub trainer's notes of its attempts at a run."""
+    return _lines(root / "runs/demo" / run / "attempts.jsonl")
+
+
+def ledger(root):
+    return _lines(root / "runs/demo/ledger.jsonl")
+
+
+def nothing_ran(root):
+    return not ledger(root) and not list(root.glob("runs/demo/*/attempts.jsonl"))
 
 
 def tree(directory):

@@ -1,7 +1,7 @@
 """When could the longest documents of a repeated corpus first be served, and do the frozen counts say so?
 
-With r documents of at least some length (above the capacity) in a pass, and a buffer of B, none of them can begin before
-B of them have arrived: pass ceil(B / r) at the earliest (paper, section 3, repeated-corpus corollary).
+With r documents of at least some length (above the capacity) in a pass, and a buffer of B, none of them can begin
+before B of them have arrived: pass ceil(B / r) at the earliest (paper, section 3, repeated-corpus corollary).
 Every frozen number is derived again from the [length, count] pairs; of the paper's table, which comes without them,
 the passes are derived and the counts are checked for what they must satisfy.
 
@@ -39,6 +39,9 @@ def read_summary(path):
     require_keys(content, FROZEN_KEYS if frozen else REPORTED_KEYS, path)
     for key in ("buffer_size", "capacity", "documents", "tokens"):
         require_whole(content[key], f"{path}: {key}")
+    for key in {"thresholds", "histogram"} & set(content):
+        if not isinstance(content[key], list):
+            raise InputError(f"{path}: {key}: expected a list, found {content[key]!r}")
     row_keys = {"length", "documents", "earliest_pass"} | ({"tokens"} if frozen else set())
     for index, row in enumerate(content["thresholds"]):
         require_keys(row, row_keys, f"{path}: thresholds[{index}]")
@@ -82,6 +85,15 @@ def check_passes(checks, name, content):
     checks.expect(least <= content["tokens"], f"{name}: {content['tokens']} tokens, at least {least} by the thresholds")
 
 
+def expected_thresholds(capacity, longest):
+    """capacity + 1, every power of two between it and the longest length, and the longest: if above the capacity."""
+    steps, power = [capacity + 1], 1
+    while power < longest:
+        steps += [power] if power > steps[-1] else []
+        power *= 2
+    return [step for step in steps if step < longest] + [longest] * (longest > capacity)
+
+
 def check_counts(checks, name, content):
     """Every number of a frozen histogram from its pairs."""
     pairs = content["histogram"]
@@ -94,15 +106,14 @@ def check_counts(checks, name, content):
         at = f"{name}: length >= {row['length']}"
         check_equal(checks, f"{at}, documents", row["documents"], sum(count for _, count in reached))
         check_equal(checks, f"{at}, tokens", row["tokens"], sum(length * count for length, count in reached))
-    longest = max(lengths, default=0)
-    last = content["thresholds"][-1]["length"] if content["thresholds"] else None
-    check_equal(checks, f"{name}: last threshold", last, longest if longest > content["capacity"] else None)
+    found = [row["length"] for row in content["thresholds"]]
+    check_equal(checks, f"{name}: thresholds", found, expected_thresholds(content["capacity"], max(lengths, default=0)))
 
 
 def main(argv=None):
     """Check the files; 0 all holds, 1 a number is false, 2 could not check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: every frozen one, and the paper's")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all frozen, and the paper's")
     options = parser.parse_args(argv)
     files = options.files or [HERE / "paper_thresholds.json", *sorted(HERE.glob("length_histogram_*.json"))]
     checks = Checks()

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-from evidence import InputError, freeze_json, input_list, read_json, run_script  # noqa: E402
+from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file  # noqa: E402
 
 
 def thresholds(capacity, longest):
@@ -67,13 +67,17 @@ def main(argv=None):
     parser.add_argument("--output", type=Path, default=HERE, help="folder of the frozen file")
     options = parser.parse_args(argv)
     protocol_path = ROOT / "protocols" / f"{options.study}.json"
-    packing = read_json(protocol_path)["packing"]
-    lengths_path = options.data / options.study / "train" / "lengths.npy"
-    summary = summarise(read_lengths(lengths_path), packing["context"] + 1, packing["buffer_size"])
-    inputs = input_list([protocol_path], ROOT) + input_list([lengths_path], options.data.parent)
+    packing = read_json(protocol_path).get("packing", {})
+    if not {"context", "buffer_size"} <= set(packing):
+        raise InputError(f"{protocol_path}: packing: expected context and buffer_size, found {sorted(packing)}")
+    name = f"{options.study}/train/lengths.npy"
+    summary = summarise(read_lengths(options.data / name), packing["context"] + 1, packing["buffer_size"])
+    # The prepared study may lie elsewhere: its path in the repository is recorded.
+    inputs = [{"path": f"data/{name}", "sha256": sha256_file(options.data / name)}, *input_list([protocol_path], ROOT)]
     target = options.output / f"length_histogram_{options.study}.json"
-    freeze_json(target, {**summary, "inputs": sorted(inputs, key=lambda entry: entry["path"]), "study": options.study})
-    print(f"{summary['documents']} documents, {summary['tokens']} tokens, {len(summary['histogram'])} lengths: {target}")
+    freeze_json(target, {**summary, "inputs": inputs, "study": options.study})
+    counts = f"{summary['documents']} documents, {summary['tokens']} tokens, {len(summary['histogram'])} lengths"
+    print(f"{counts}: {target}")
     return 0
 
 

@@ -1,9 +1,9 @@
 """Two packers of the studied family, written apart and made to be compared (standard library only).
 
-`UnsortedBuffer` is the rule as the paper's section 3 words it: a list in order of arrival, read from end to end at every
-selection. `SortedBuffer` keeps (length, arrival) keys in order and finds the same spans by bisection, fast enough for
-a real stream. Both crop and discard, or with `lossless` keep the suffix as the one active span of its document.
-Lengths are tokens, BOS included. A span is (arrival, start, length): `start` tokens of the document were emitted before.
+`UnsortedBuffer` is the rule as the paper's section 3 words it: a list in order of arrival, read from end to end at
+every selection. `SortedBuffer` keeps (length, arrival) keys in order and finds the same spans by bisection, fast enough
+for a real stream. Both crop and discard, or with `lossless` keep the suffix as the one active span of its document.
+Lengths are tokens, BOS included. A span is (arrival, start, length), `start` tokens of its document emitted before.
 A selection is (arrival, start, count, rest): `count` tokens are emitted, `rest` are dropped or, if lossless, kept.
 """
 

@@ -1,8 +1,8 @@
 """Does the proposition hold for arbitrary lengths, buffers and streams? A machine-checked inductive step.
 
 The paper's section 3 in z3: from a state in which every protected document is held, whole and unstarted, neither an
-arrival nor a selection leads to one in which some protected document is not. Lengths, arrival indices, the capacity, the
-space left and the number of documents and of held spans are arbitrary (quantified); B runs from 1 to --largest-buffer.
+arrival nor a selection leads to one in which some protected document is not. Lengths, arrival indices, the capacity,
+the space left, the number of documents and of held spans are arbitrary (quantified); B is 1 to --largest-buffer.
 The base case, nothing arrived, protects nothing. Each step is a set of named hypotheses and a goal. Without any one of
 the hypotheses a finite counterexample must appear: the proof is not vacuous, and no hypothesis is idle.
 That the longest fitting span is preferred is no hypothesis: any fitting span may be taken, or the shortest of all.
@@ -65,7 +65,8 @@ class World:
 
         def no_larger_outside(i):
             outside = z3.And(self.arrived[when](i), self.length(i) > self.capacity, *[i != k for k in names])
-            return z3.Implies(outside, z3.And([below(i, k) for k in names]) if len(names) == limit else z3.BoolVal(False))
+            allowed = z3.And([below(i, k) for k in names]) if len(names) == limit else z3.BoolVal(False)
+            return z3.Implies(outside, allowed)
 
         return z3.And(*[self.arrived[when](k) for k in names], self.every(no_larger_outside))
 
@@ -132,7 +133,8 @@ def selection_step(world, buffer_size, limit, members, lossless):
         "untouched before": world.untouched(0, protected),
         "at least B spans held": z3.And([held(span) for span in spans]),
         "space within the capacity": space <= world.capacity,
-        "shortest when not fitting": z3.Or(fits, world.every(lambda i: z3.Implies(held(i), current(chosen) <= current(i)))),
+        "shortest when not fitting": z3.Or(fits, world.every(
+            lambda i: z3.Implies(held(i), current(chosen) <= current(i)))),
         "earliest of equals": z3.Or(fits, world.every(
             lambda i: z3.Implies(z3.And(held(i), current(i) == current(chosen)), chosen <= i))),
         "others unchanged": world.every(lambda i: z3.Or(i == chosen, world.unchanged(i))),

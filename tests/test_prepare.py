@@ -1,0 +1,255 @@
+"""Preparing a corpus loses, adds and reorders nothing, writes the same bytes every time, and reuses what is whole.
+
+Also: what changed is rebuilt by name, a frozen list of hashes is a closed world, a mistaken command is one line.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import prepare
+from corpora.tokenizer import load_encoding
+from corpora.tokens import in_order, refill_batches, write_stream
+from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
+from test_corpora import MEMBERS, lines_of, member, tree, wheel
+
+CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
+SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}
+TEXTS = [f"Document {i} says <|endoftext|> and packs {'row after row of naïve tokens ' * (i % 7)}\n" for i in range(60)]
+TEXTS[17] = ""
+
+
+def spec_of(folder, texts, group=7, refill=3):
+    """A spec of one JSON-lines file, with small row groups."""
+    path = folder / f"texts_{len(texts)}.jsonl"
+    path.write_bytes(lines_of(texts))
+    corpus = {"kind": "files", "text_column": "text", "source_column": "text", "row_group_documents": group,
+              "train_files": [str(path)], "validation_files": None,
+              "train_shards": ["shard_00000.parquet"], "validation_shard": "shard_00001.parquet"}
+    return {"name": "tiny", "corpus": corpus, "tokenizer": SETTINGS, "packing": {"refill_batch": refill, "context": 16}}
+
+
+def documents_of(directory, split):
+    """Decode every document from the files a trainer reads, by the layout's rule for offsets."""
+    tokens, lengths = (np.load(directory / split / f"{name}.npy") for name in ("tokens", "lengths"))
+    encoding = load_encoding(directory / "tokenizer", sha256_file(directory / "tokenizer/ranks.txt"))
+    offsets = np.concatenate([[0], np.cumsum(lengths - 1)])
+    assert offsets[-1] == len(tokens)
+    return [encoding.decode(tokens[start:end].tolist()) for start, end in zip(offsets, offsets[1:])]
+
+
+# ------------------------------------------------------------------------------------- whole preparation
+
+
+def test_the_prepared_files_are_the_documents(tmp_path):
+    """Case 32 among them: special-token text stays text, one document; an empty document has length 1."""
+    prepared, directory = prepare.prepare(spec_of(tmp_path, TEXTS), tmp_path, {}, 1)
+    assert documents_of(directory, "train") == TEXTS[:57] and documents_of(directory, "validation") == TEXTS[57:]
+    lengths = np.load(directory / "train/lengths.npy")
+    assert lengths.dtype == np.int64 and lengths[17] == 1
+    assert np.load(directory / "train/tokens.npy", mmap_mode="r").dtype == np.uint16
+    assert np.load(directory / "train/refill.npy").tolist() == [3, 3, 1] * 8 + [1]
+    counts = prepared["splits"]["train"]
+    assert counts["documents"] == 57 and counts["bytes"] == sum(len(text.encode()) for text in TEXTS[:57])
+    assert counts["tokens"] == counts["text_tokens"] + 57 == lengths.sum()
+    assert (counts["longest"], counts["median_length"]) == (lengths.max(), float(sorted(lengths)[28]))
+    assert counts["over_capacity"] == sum(length > 17 for length in lengths)
+    assert prepared == read_json(directory / "prepared.json")
+    assert manifest_findings(prepared["files"], directory) == ["prepared.json: extra"]
+
+
+def test_tokens_and_lengths_do_not_depend_on_row_groups_or_workers(tmp_path):
+    """Case 10: only the refill batches follow the row groups."""
+    trees = []
+    for index, (group, workers) in enumerate([(7, 1), (7, 3), (50, 1)]):
+        directory = prepare.prepare(spec_of(tmp_path, TEXTS, group), tmp_path / str(index), {}, workers)[1]
+        trees.append(tree(directory))
+    assert trees[0] == trees[1]
+    for name in ("train/tokens.npy", "train/lengths.npy", "validation/tokens.npy", "tokenizer/ranks.txt"):
+        assert trees[0][name] == trees[2][name]
+    assert trees[0]["train/refill.npy"] != trees[2]["train/refill.npy"]
+
+
+def test_a_second_run_reuses_everything_and_a_changed_file_is_rebuilt_by_name(tmp_path, capsys):
+    spec = spec_of(tmp_path, TEXTS)
+    directory = prepare.prepare(spec, tmp_path, {}, 1)[1]
+    first, touched = tree(directory), {path: path.stat().st_mtime_ns for path in directory.glob("*/*")}
+    capsys.readouterr()
+    prepare.prepare(spec, tmp_path, {}, 1)
+    assert capsys.readouterr().out == "corpus: reused\ntokenizer: reused\ntrain: reused\nvalidation: reused\n"
+    assert {path: path.stat().st_mtime_ns for path in directory.glob("*/*")} == touched
+    (directory / "train/lengths.npy").write_bytes(b"damaged")
+    (directory / "validation/extra.npy").write_bytes(b"")
+    (directory / "tokenizer/part.json").write_bytes(b"{")
+    prepare.prepare(spec, tmp_path, {}, 1)
+    printed = capsys.readouterr().out
+    for line in ["corpus: reused", "train/lengths.npy: changed", "validation/extra.npy: extra", "not strict JSON"]:
+        assert line in printed
+    assert tree(directory) == first
+
+
+def test_changed_input_is_noticed_and_only_what_depends_on_it_is_rebuilt(tmp_path, capsys):
+    spec = spec_of(tmp_path, TEXTS)
+    prepare.prepare(spec, tmp_path, {}, 1)
+    capsys.readouterr()
+    other = spec | {"packing": {"refill_batch": 4, "context": 16}}
+    directory = prepare.prepare(other, tmp_path, {}, 1)[1]
+    printed = capsys.readouterr().out
+    assert "tokenizer: reused" in printed and "$.refill_batch: frozen 3, new 4" in printed
+    assert np.load(directory / "train/refill.npy")[:2].tolist() == [4, 3]
+    Path(spec["corpus"]["train_files"][0]).write_bytes(lines_of(TEXTS[:40]))
+    assert prepare.prepare(other, tmp_path, {}, 1)[0]["splits"]["train"]["documents"] == 38
+
+
+def test_an_interrupted_part_leaves_no_half_result(tmp_path, monkeypatch):
+    """The run fails in the middle of the training tokens; what stands is whole, and the next run completes it."""
+    spec = spec_of(tmp_path, TEXTS)
+    directory = prepare.prepare(spec, tmp_path / "whole", {}, 1)[1]
+
+    def fail(folder, **rest):
+        (folder / "tokens.npy").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(prepare, "write_split", fail)
+        prepare.prepare(spec, tmp_path, {}, 1)
+    assert not (tmp_path / "tiny/train").exists() and not (tmp_path / "tiny/prepared.json").exists()
+    assert tree(prepare.prepare(spec, tmp_path, {}, 1)[1]) == tree(directory)
+
+
+@pytest.mark.parametrize("texts, message", [
+    ([], "0 documents"), (["only one"], "1 documents"), (["", ""], "too little text"),
+    (["words " * 50 + "".join(map(chr, range(40, 900))), ""], "without a single token")])
+def test_a_corpus_with_nothing_to_read_is_refused(tmp_path, texts, message):
+    with pytest.raises(InputError, match=message):
+        prepare.prepare(spec_of(tmp_path, texts), tmp_path, {}, 1)
+    assert not (tmp_path / "tiny/prepared.json").exists()
+
+
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def test_documents_arrive_in_batches_cut_inside_each_row_group():
+    assert refill_batches([1000, 300, 128, 1], 128).tolist() == [128] * 7 + [104, 128, 128, 44, 128, 1]
+    assert refill_batches([], 128).tolist() == [] and refill_batches([0, 2], 2).tolist() == [2]
+    assert refill_batches([5], 2).dtype == np.int64
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("sizes", [[], [0], [3], [5, 0, 70_000], [1] * 50])
+def test_a_streamed_array_is_byte_for_byte_what_numpy_saves(tmp_path, dtype, sizes):
+    arrays = [np.arange(size).astype(dtype) for size in sizes]
+    assert write_stream(tmp_path / "a.npy", iter(arrays), np.dtype(dtype)) == sum(sizes)
+    np.save(tmp_path / "b.npy", np.concatenate([np.zeros(0, dtype), *arrays]))
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_the_tasks_and_a_refusal_crosses_processes(workers):
+    assert list(in_order(abs, [-3, 2, -1, 0, -9, 5, 5, -4], workers)) == [3, 2, 1, 0, 9, 5, 5, 4]
+    with pytest.raises(InputError, match="nowhere: cannot be read"):
+        list(in_order(sha256_file, ["nowhere", "nowhere"], workers))
+
+
+def test_a_dead_worker_is_one_clear_error():
+    with pytest.raises(InputError, match="a worker died"):
+        list(in_order(os._exit, [1, 1, 1], 2))
+
+
+# --------------------------------------------------------------------------------------------- command
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository root with the paper's protocol, so that no test writes into the real one."""
+    (tmp_path / "protocols").mkdir()
+    (tmp_path / "protocols/climbmix.json").write_text(json.dumps(CLIMBMIX))
+    monkeypatch.setattr(prepare, "ROOT", tmp_path)
+    (tmp_path / "own.jsonl").write_bytes(lines_of(TEXTS))
+    return tmp_path
+
+
+def command(repository, *arguments):
+    return run_script(prepare.main, [*map(str, arguments), "--data", str(repository / "data"), "--workers", "1"])
+
+
+def tiny_study(repository, vocabulary=300):
+    """A wheels study named `tiny`, its one wheel already in the cache."""
+    cache = repository / "data/wheels_cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    path = wheel(cache / "w.whl", [(member(f"{i}.py"), text + f"number {i}") for i, text in enumerate(TEXTS)])
+    pinned = {"file": path.name, "name": "w", "version": "1", "sha256": sha256_file(path)}
+    corpus = MEMBERS | {"kind": "wheels", "row_group_documents": 7, "train_shards": ["a.parquet"],
+                        "validation_shard": "b.parquet", "wheels": [pinned]}
+    protocol = CLIMBMIX | {"study": "tiny", "corpus": corpus, "tokenizer": SETTINGS | {"vocabulary": vocabulary}}
+    (repository / "protocols/tiny.json").write_text(json.dumps(protocol))
+
+
+def test_a_frozen_study_is_checked_and_every_difference_named(repository, capsys):
+    tiny_study(repository)
+    assert command(repository, "--study", "tiny", "--freeze") == 0
+    listed = read_manifest(repository / "manifests/tiny.sha256")
+    assert manifest_findings(listed, repository / "data/tiny") == []
+    assert command(repository, "--study", "tiny") == 0
+    assert "all files are those of" in capsys.readouterr().out
+    tiny_study(repository, vocabulary=299)
+    assert command(repository, "--study", "tiny") == 1
+    printed = capsys.readouterr().out
+    for name in ("tokenizer/ranks.txt", "train/tokens.npy", "prepared.json"):
+        assert re.search(rf"tiny.sha256: {name}: expected {listed[name]}, found (?!{listed[name]})", printed)
+    assert "tiny.sha256: corpus/" not in printed
+    assert command(repository, "--study", "tiny", "--freeze") == 0
+    assert command(repository, "--study", "tiny") == 0
+
+
+def test_a_list_is_a_closed_world_in_the_folders_it_names():
+    listed = {"corpus/a": "1", "corpus/b": "2"}
+    assert prepare.differences(listed, listed | {"train/x": "3"}) == []
+    assert prepare.differences(listed, {"corpus/a": "9", "corpus/c": "3"}) == [
+        "corpus/a: expected 1, found 9", "corpus/b: expected 2, found no such file",
+        "corpus/c: expected no such file, found 3"]
+
+
+def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(repository, capsys):
+    own = ["--input", repository / "own.jsonl", "--name", "mine", "--vocabulary", 300]
+    assert command(repository, *own) == 0
+    assert "the last 3 of 60 documents are held out" in capsys.readouterr().out
+    assert documents_of(repository / "data/mine", "validation") == TEXTS[57:]
+    (repository / "v.txt").write_text("held out")
+    pq.write_table(pa.table({"body": TEXTS}), repository / "own.parquet")
+    assert command(repository, "--input", repository / "own.parquet", "--text-column", "body", "--name", "other",
+                   "--tokenizer", repository / "data/mine/tokenizer", "--validation-input", repository / "v.txt") == 0
+    mine, other = repository / "data/mine", repository / "data/other"
+    assert tree(other / "tokenizer") | {"part.json": b""} == tree(mine / "tokenizer") | {"part.json": b""}
+    assert documents_of(other, "train") == TEXTS and documents_of(other, "validation") == ["held out"]
+    assert command(repository, "--input", repository / "v.txt", "--name", "other", "--vocabulary", 301,
+                   "--tokenizer", mine / "tokenizer") == 2
+    assert "its vocabulary is 300, but --vocabulary says 301" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--study", "nothing"], "no such protocol; there are climbmix"),
+    (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "a study has this name"),
+    (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "not a plain name"),
+    (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: cannot be read")])
+def test_a_mistaken_command_is_one_line_and_exit_code_2(repository, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(repository)
+    assert command(repository, *arguments) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("section, change, message", [
+    ("corpus", {"kind": "magic"}, "corpus.kind: expected one of wheels, download, found 'magic'"),
+    ("corpus", {"extra": 1}, "corpus: unknown key extra"), ("tokenizer", {"extra": 1}, "tokenizer: unknown key extra"),
+    ("corpus", {"validation_shard": "../x"}, "'../x' is not a plain name")])
+def test_a_protocol_with_wrong_keys_is_refused_by_name(repository, capsys, section, change, message):
+    protocol = CLIMBMIX | {section: CLIMBMIX[section] | change}
+    (repository / "protocols/wrong.json").write_text(json.dumps(protocol))
+    assert command(repository, "--study", "wrong") == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Every key of a protocol is needed, known, typed and consistent with the others; what is wrong is named."""
+
+import copy
+from pathlib import Path
+
+import pytest
+from evidence import InputError, read_json
+from generate_runs import check_protocol
+
+FOLDER = Path(__file__).resolve().parents[1] / "protocols"
+PROTOCOLS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("*.json"))}
+
+
+def objects(value, path=()):
+    """Every (path, object) inside a JSON value, itself first."""
+    if isinstance(value, dict):
+        yield path, value
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from objects(item, (*path, key))
+
+
+def leaves(value, path=()):
+    if not isinstance(value, (dict, list)):
+        yield path
+        return
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from leaves(item, (*path, key))
+
+
+def at(protocol, path):
+    for key in path:
+        protocol = protocol[key]
+    return protocol
+
+
+def refusal(protocol):
+    with pytest.raises(InputError) as caught:
+        check_protocol(protocol, "here.json")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("study_name", PROTOCOLS)
+def test_the_frozen_protocols_are_accepted(study_name):
+    assert check_protocol(PROTOCOLS[study_name], study_name) is None
+    assert len(list(leaves(PROTOCOLS[study_name]))) > 60
+
+
+@pytest.mark.parametrize("study_name", PROTOCOLS)
+def test_any_missing_or_unknown_key_at_any_level_is_named(study_name):
+    tried = 0
+    for path, value in list(objects(PROTOCOLS[study_name])):
+        if path == ("conditions",):
+            continue  # its keys are the user's own
+        for key in value:
+            changed = copy.deepcopy(PROTOCOLS[study_name])
+            del at(changed, path)[key]
+            assert str(key) in refusal(changed)
+            tried += 1
+        changed = copy.deepcopy(PROTOCOLS[study_name])
+        at(changed, path)["surplus"] = 1
+        message = refusal(changed)
+        assert "surplus" in message and ".".join(map(str, path)) in message
+    assert tried > 60
+
+
+@pytest.mark.parametrize("study_name", PROTOCOLS)
+@pytest.mark.parametrize("wrong", [None, [], {}, -1, "", float("inf")], ids=repr)
+def test_a_value_of_the_wrong_type_anywhere_is_named(study_name, wrong):
+    for path in leaves(PROTOCOLS[study_name]):
+        changed = copy.deepcopy(PROTOCOLS[study_name])
+        at(changed, path[:-1])[path[-1]] = wrong
+        assert str(next(key for key in reversed(path) if isinstance(key, str))) in refusal(changed)
+
+
+def test_true_is_no_number_and_one_is_no_flag():
+    for path in leaves(PROTOCOLS["demo"]):
+        changed = copy.deepcopy(PROTOCOLS["demo"])
+        at(changed, path[:-1])[path[-1]] = 1 if isinstance(at(changed, path), bool) else True
+        refusal(changed)
+
+
+@pytest.mark.parametrize("path, value, reason", [
+    (("study",), "../up", "study"),
+    (("conditions",), {}, "conditions"),
+    (("conditions",), {"Base line": "best_fit_crop"}, "Base line"),
+    (("seeds",), [43, 43], "distinct"),
+    (("seeds",), [], "seeds"),
+    (("corpus", "kind"), "tape", "download, wheels"),
+    (("corpus", "validation_shard"), "shard_00000.parquet", "distinct"),
+    (("corpus", "wheels", 0, "file"), "../x.whl", "plain file name"),
+    (("tokenizer", "bos"), "<|other|>", "tokenizer.bos"),
+    (("tokenizer", "vocabulary"), 259, "256 bytes"),
+    (("model", "heads"), 3, "model.width"),
+    (("model", "gate_channels"), 129, "gate_channels"),
+    (("model", "window_pattern"), "SM", "S and L"),
+    (("training", "precision"), "float16", "bfloat16"),
+    (("audit", "strata"), [32, 512, 128], "ascending"),
+    (("evaluation", "targets"), 262145, "packing.context = 256"),
+])
+def test_contradictions_are_named(path, value, reason):
+    changed = copy.deepcopy(PROTOCOLS["demo"])
+    at(changed, path[:-1])[path[-1]] = value
+    assert reason in refusal(changed)

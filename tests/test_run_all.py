@@ -1,0 +1,238 @@
+"""The runner brings each run to its end once, runs only what was generated, survives kills of its children and of
+itself, keeps a second runner out, and leaves a trace of every reservation. Real child processes, real kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import datetime
+
+import pytest
+import tiny_study
+from evidence import format_manifest, read_manifest, sha256_file
+from tiny_study import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
+
+def study(repository):
+    return repository / "runs/demo"
+
+
+def behave(repository, **behaviour):
+    (study(repository) / "behaviour.json").write_text(json.dumps(behaviour))
+
+
+def run_all(repository):
+    return tiny_study.run_all(repository, "--device", "cpu")
+
+
+def start(repository):
+    """The runner as a process in the background."""
+    command = tiny_study.command(repository, "run_all.py", "--study", "demo", "--device", "cpu")
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run_until_unlocked(repository):
+    """The runner's first process that is not kept out: a killed child holds the lock until the system has reaped it."""
+    for _ in range(50):
+        done = run_all(repository)
+        if "held by" not in done.stderr:
+            break
+    return done
+
+
+def outcomes(repository):
+    ends = [entry for entry in ledger(repository) if entry["event"] == "end"]
+    return [(entry["run"], entry["attempt"], entry["outcome"], entry["exit_status"]) for entry in ends]
+
+
+def finished(run, attempt=1):
+    return run, attempt, "finished", 0
+
+
+# ----------------------------------------------------------------------------------- the plain course
+
+
+def test_all_runs_are_done_in_order_with_no_gpu_visible(repository):
+    done = run_all(repository)
+    assert done.returncode == 0, done.stderr
+    assert outcomes(repository) == [finished(run) for run in RUNS]
+    for run in RUNS:
+        here = study(repository) / run
+        assert attempts(repository, run) == [{"arguments": [str(here / "config.json"), "--device", "cpu"],
+                                              "cwd": str(here), "resumed": False, "visible": ""}]
+    assert done.stdout.splitlines()[-1].startswith(f"all 3 runs finished: {study(repository)}")
+
+
+def test_the_ledger_pairs_starts_and_ends_with_times_and_device(repository):
+    run_all(repository)
+    entries = ledger(repository)
+    assert [entry["event"] for entry in entries] == ["start", "end"] * 3
+    for begin, end in zip(entries[::2], entries[1::2]):
+        assert begin["end"] is begin["outcome"] is begin["seconds"] is begin["exit_status"] is None
+        assert {**end, "event": "start", "end": None, "outcome": None, "seconds": None, "exit_status": None} == begin
+        assert end["device"] == {"kind": "cpu", "index": None, "uuid": None, "name": None}
+        elapsed = datetime.fromisoformat(end["end"]) - datetime.fromisoformat(end["start"])
+        assert 0 < end["seconds"] < 20 and abs(elapsed.total_seconds() - end["seconds"]) < 1
+    assert os.uname().nodename not in (study(repository) / "ledger.jsonl").read_text()
+
+
+def test_finished_runs_are_skipped_and_said_so(repository):
+    run_all(repository)
+    before = (study(repository) / "ledger.jsonl").read_bytes()
+    done = run_all(repository)
+    assert done.returncode == 0
+    assert all(f"{run}: finished before, skipped" in done.stdout for run in RUNS)
+    assert (study(repository) / "ledger.jsonl").read_bytes() == before
+    assert [len(attempts(repository, run)) for run in RUNS] == [1, 1, 1]
+
+
+# ----------------------------------------------------------------------------------- failing and kills
+
+
+def test_the_first_failure_stops_and_is_named_then_mended_and_continued(repository):
+    behave(repository, random_crop_s1="fail")
+    done = run_all(repository)
+    assert done.returncode == 1 and "random_crop_s1" in done.stderr
+    assert outcomes(repository) == [finished("baseline_s1"), ("random_crop_s1", 1, "failed", 3)]
+    first_lines = (study(repository) / "ledger.jsonl").read_bytes()
+    behave(repository)
+    assert run_all(repository).returncode == 0
+    assert outcomes(repository)[2:] == [finished("random_crop_s1", 2), finished("segmented_s1")]
+    assert (study(repository) / "ledger.jsonl").read_bytes().startswith(first_lines)
+    assert [len(attempts(repository, run)) for run in RUNS] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("behaviour, code", [("no result", 1), ("other config", 2)])
+def test_exit_zero_without_a_fitting_result_is_a_failure(repository, behaviour, code):
+    behave(repository, baseline_s1=behaviour)
+    done = run_all(repository)
+    assert done.returncode == code and "baseline_s1" in done.stderr
+    assert outcomes(repository) == [("baseline_s1", 1, "failed", 0)]
+
+
+def test_a_killed_run_is_recorded_and_resumed(repository):
+    behave(repository, baseline_s1="wait")
+    runner = start(repository)
+    os.kill(int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting")), signal.SIGKILL)
+    _, errors = runner.communicate(timeout=20)
+    assert runner.returncode == 1 and "baseline_s1" in errors
+    assert outcomes(repository) == [("baseline_s1", 1, "killed", -9)]
+    behave(repository)
+    assert run_all(repository).returncode == 0
+    assert [note["resumed"] for note in attempts(repository, "baseline_s1")] == [False, True]
+
+
+def test_a_run_that_outlives_its_killed_runner_keeps_the_next_runner_out(repository):
+    behave(repository, baseline_s1="wait")
+    runner = start(repository)
+    child = int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting"))
+    runner.kill()
+    runner.wait(timeout=20)
+    refused = run_all(repository)
+    assert refused.returncode == 2 and f"baseline_s1 in pid {child}" in refused.stderr
+    assert len(attempts(repository, "baseline_s1")) == 1
+    os.kill(child, signal.SIGKILL)
+    runner.communicate(timeout=20)
+    behave(repository)
+    done = run_until_unlocked(repository)
+    assert done.returncode == 0 and "attempt 1 was lost" in done.stdout
+    assert outcomes(repository)[:2] == [("baseline_s1", 1, "lost", None), finished("baseline_s1", 2)]
+    assert ledger(repository)[1]["end"] is ledger(repository)[1]["seconds"] is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
+    behave(repository, baseline_s1="wait")
+    runner = start(repository)
+    child = int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting"))
+    runner.send_signal(number)
+    _, errors = runner.communicate(timeout=20)
+    assert runner.returncode == 128 + number and f"signal {int(number)}" in errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    (run, attempt, outcome, status), = outcomes(repository)
+    assert (run, attempt, outcome) == ("baseline_s1", 1, "interrupted") and status != 0
+    assert not attempts(repository, "random_crop_s1")
+
+
+def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
+    code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
+            "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
+            "print(stop.wait(subprocess.Popen(['sleep', '20'])))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
+    assert done.stdout == "-15\n", done.stderr
+
+
+def test_of_two_runners_the_second_is_kept_out_with_the_holders_pid(repository):
+    behave(repository, baseline_s1="wait")
+    runner = start(repository)
+    tiny_study.wait_for(study(repository) / "baseline_s1/waiting")
+    second = run_all(repository)
+    assert second.returncode == 2 and f"pid {runner.pid}" in second.stderr
+    (study(repository) / "baseline_s1/go").touch()
+    _, errors = runner.communicate(timeout=20)
+    assert runner.returncode == 0, errors
+    assert outcomes(repository) == [finished(run) for run in RUNS]
+
+
+# ----------------------------------------------------------------------------- what is run is as generated
+
+
+def edit(path):
+    path.write_text(path.read_text() + "\n")
+
+
+@pytest.mark.parametrize("change, named", [
+    (lambda s: edit(s / "segmented_s1/config.json"), "segmented_s1/config.json: changed"),
+    (lambda s: edit(s / "baseline_s1/loaders/accounting.py"), "baseline_s1/loaders/accounting.py: changed"),
+    (lambda s: (s / "random_crop_s1/loader.py").unlink(), "random_crop_s1/loader.py: missing"),
+    (lambda s: (s / "baseline_s1/numpy.py").write_text(""), "baseline_s1/numpy.py: extra"),
+    (lambda s: (s / "runs.sha256").unlink(), "generate_runs.py"),
+    (lambda s: (s / "runs.sha256").write_text(""), "empty list"),
+    (lambda s: (s / "segmented_s1/result.json").write_text("{"), "segmented_s1/result.json: not strict JSON"),
+    (lambda s: (s / "segmented_s1/result.json").write_text("[]"), "s1/result.json: digests (code and config)"),
+    (lambda s: (s / "segmented_s1/result.json").write_text('{"digests": 1}'), "segmented_s1/result.json: digests"),
+])
+def test_anything_not_as_generated_is_named_before_anything_runs(repository, change, named):
+    change(study(repository))
+    done = run_all(repository)
+    assert done.returncode == 2 and named in done.stderr
+    assert nothing_ran(repository)
+
+
+@pytest.mark.parametrize("key, other", [("config", "0" * 64), ("code", {}), ("code", {"train.py": "0" * 64})])
+def test_a_result_of_another_config_or_of_other_code_is_refused(repository, key, other):
+    run_all(repository)
+    path = study(repository) / "random_crop_s1/result.json"
+    result = json.loads(path.read_text())
+    result["digests"][key] = other
+    path.write_text(json.dumps(result))
+    done = run_all(repository)
+    assert done.returncode == 2 and f"random_crop_s1/result.json: digests ({key})" in done.stderr
+    assert len(ledger(repository)) == 6
+
+
+@pytest.mark.parametrize("name, old, new", [("train.py", "sys.exit(3)", "sys.exit(4)"),
+                                            ("config.json", '"width": 128', '"width": 256')])
+def test_code_and_settings_are_one_for_all_runs_even_when_the_list_agrees(repository, name, old, new):
+    path = study(repository) / "random_crop_s1" / name
+    path.write_text(path.read_text().replace(old, new))
+    digests = read_manifest(study(repository) / "runs.sha256")
+    digests[f"random_crop_s1/{name}"] = sha256_file(path)
+    (study(repository) / "runs.sha256").write_bytes(format_manifest(digests))
+    done = run_all(repository)
+    assert done.returncode == 2 and "not those of baseline_s1: random_crop_s1" in done.stderr
+    assert nothing_ran(repository)
+
+
+@pytest.mark.parametrize("change, named", [(lambda line: line[:-1], "ledger.jsonl:6: the line is torn"),
+                                           (lambda line: line.replace(b"attempt", b"try"), "missing key attempt")])
+def test_a_damaged_ledger_is_refused_by_line(repository, change, named):
+    run_all(repository)
+    path = study(repository) / "ledger.jsonl"
+    *lines, last = path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join(lines) + change(last)
+    path.write_bytes(damaged)
+    done = run_all(repository)
+    assert done.returncode == 2 and named in done.stderr
+    assert path.read_bytes() == damaged
