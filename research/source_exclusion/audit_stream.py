@@ -30,10 +30,10 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from evidence import first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from inputs import inputs_of, read_study, read_user_stream, study_packing, study_rows, study_stream  # noqa: E402
-from records import Unbalanced, audit, join_ranks  # noqa: E402
+from audit_inputs import inputs_of, read_study, read_user_stream, study_packing, study_rows, study_stream  # noqa: E402
+from audit_records import Unbalanced, audit, join_ranks  # noqa: E402
 from streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes  # noqa: E402
-from tables import finding, tables  # noqa: E402
+from audit_tables import finding, tables  # noqa: E402
 
 DEFAULT_STRATA = "32,128,512,1024,2049,4096,8192,16384"
 
@@ -186,7 +186,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    from figures import draw
+    from audit_figures import draw
 
     args = parse_arguments(argv)
     try:
@@ -206,7 +206,8 @@ def main(argv=None):
     print()
     for run in runs:
         print(f"{run['run']}: {'rows and plans equal' if all(run.values()) else 'DIFFERS FROM'} what the audit derives")
-    print(*(f"FALSE {line}" for line in false), *([f"equals the frozen evidence {frozen}"] if frozen and not false else []), sep="\n")
+    for line in false or [f"equals the frozen evidence {frozen}"] * bool(frozen):
+        print(f"FALSE {line}" if false else line)
     print(f"results: {out / 'audit.json'} and {', '.join(path.name for path in figures)}")
     return 1 if false else 0
 

@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from evidence import Checks, InputError, read_json, run_script  # noqa: E402
-from inputs import read_study, study_packing, study_rows, study_stream  # noqa: E402
+from audit_inputs import read_study, study_packing, study_rows, study_stream  # noqa: E402
 from slow_loader import SlowLoader, read_encoding, text_batches  # noqa: E402
 
 FIRST_MICROBATCHES, EVALUATION_BATCHES, SPAN_BATCHES, SEGMENTED_ROWS = 8, 4, 16, 512

@@ -27,8 +27,8 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from inputs import inputs_of, read_study, study_packing, study_rows, study_stream  # noqa: E402
-from records import first_over_capacity_start, planned_account, protected_record  # noqa: E402
+from audit_inputs import inputs_of, read_study, study_packing, study_rows, study_stream  # noqa: E402
+from audit_records import first_over_capacity_start, planned_account, protected_record  # noqa: E402
 from streams import POLICIES, Stream  # noqa: E402
 
 COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tokens arrived", "discarded_tokens": "discarded",
@@ -133,8 +133,11 @@ def conclude(evidence, args, packing):
     if args.freeze:
         freeze_json(frozen, evidence)
     line, differs = compare(frozen, evidence)
+    if line:
+        print(line)
     started = [str(order["seed"]) for order in evidence["orders"] if packing.retains and order["started"]]
-    print(*filter(None, [line, started and f"FALSE seeds {', '.join(started)}: one of the longest documents has started"]), sep="\n")
+    if started:
+        print(f"FALSE seeds {', '.join(started)}: one of the longest documents has started")
     print(f"results: {out}")
     return 1 if differs or started else 0
 

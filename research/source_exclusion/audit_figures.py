@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
-from tables import stratum_name  # noqa: E402
+from audit_tables import stratum_name  # noqa: E402
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
 FATES = {"emitted": "#009E73", "discarded": "#D55E00", "buffered": "#999999"}
@@ -68,7 +68,7 @@ def started_by_length(path, records):
     axes.set_xlabel("length of the document in tokens")
     axes.set_ylabel("documents that were started, % of those that arrived")
     never = next((name for name, values, _ in groups if values[-1] == 0), None)
-    axes.set_title(f"The longest documents are never begun in {never.replace(" = ", " and ")}" if never else "Which documents are begun, by length")
+    axes.set_title("The longest documents are never begun: " + never if never else "Which documents are begun, by length")
     return _save(figure, path)
 
 

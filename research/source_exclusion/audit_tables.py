@@ -14,8 +14,11 @@ def finding(name, record):
     arrived, corpus = documents["arrived"], documents["corpus"]
     several = f" (over {-(-arrived // corpus)} passes of {corpus:,})" if arrived > corpus else ""
     if not kept["applies"] or not kept["documents"]:
-        return (f"{name}: {documents['unstarted']:,} of {arrived:,} documents that arrived{several} were not started; "
-                f"{percent(share_of_arrived(tokens, 'discarded'))} of their tokens were discarded.")
+        longer = record["over_capacity"]
+        fitting = documents["unstarted"] - (longer["arrived"] - longer["started"])
+        return (f"{name}: {documents['unstarted']:,} of {arrived:,} documents that arrived{several} were not started, "
+                f"{fitting:,} of these short enough for one row; {percent(share_of_arrived(tokens, 'discarded'))} of all tokens "
+                "were discarded.")
     if kept["started"]:
         return f"{name}: {kept['started']:,} of the {kept['documents']:,} longest documents were started: the proposition fails."
     longest = "longest" if "ranks" not in record else f"longest, taken over {len(record['ranks'])} ranks,"
