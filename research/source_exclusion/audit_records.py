@@ -95,9 +95,10 @@ def planned_account(plan, stream, packing):
 def audit(plan, stream, packing, edges, corpus_lengths, rows):
     """(record, account, protected arrivals, (fitting, held) over the stream) of one plan; Unbalanced when the ledger
     of `loaders/accounting.py` does not balance or counts otherwise than the account by document."""
+    totals = _ledger(plan, stream, packing)
     parts, keys = planned_account(plan, stream, packing)
     record = summary(parts, keys, packing, edges, corpus_lengths, rows)
-    _compare(plan, stream, packing, record)
+    _compare(totals, record)
     curve = usable_buffer(plan, stream, packing)
     record |= {"selections": len(plan), "usable_buffer": buffer_record(plan, stream, packing, *curve),
                "first_over_capacity_start": first_over_capacity_start(plan, stream, packing),
@@ -106,12 +107,15 @@ def audit(plan, stream, packing, edges, corpus_lengths, rows):
     return record, parts, keys, curve
 
 
-def _compare(plan, stream, packing, record):
+def _ledger(plan, stream, packing):
     try:
-        totals = ledger(plan, stream.lengths, stream.refill, capacity=packing.capacity, buffer_size=packing.buffer_size,
-                        loader=packing.loader)
+        return ledger(plan, stream.lengths, stream.refill, capacity=packing.capacity, buffer_size=packing.buffer_size,
+                      loader=packing.loader)
     except ValueError as error:
         raise Unbalanced(str(error)) from None
+
+
+def _compare(totals, record):
     for table, counts in totals.items():
         for name, count in counts.items():
             if name in record[table] and record[table][name] != count:
