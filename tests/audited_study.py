@@ -21,11 +21,11 @@ WORDS = "the a of packing long row buffer é – 漢字 <|reserved_0|>".split()
 
 
 def texts_of(split):
-    """{shard name: [[text, ...] of each row group]}; about a quarter of the texts are longer than a row of 33."""
+    """{shard name: [[text, ...] of each row group]}; about a third of the texts are longer than a row of 33."""
     random = np.random.Generator(np.random.PCG64(len(split)))
     shards = {}
     for number, groups in enumerate(GROUPS[split]):
-        sizes = [np.maximum(random.lognormal(0.6, 1.1, count).astype(int), 0) for count in groups]
+        sizes = [np.maximum(random.lognormal(1.5, 1.1, count).astype(int), 0) for count in groups]
         shards[f"{split}_{number}.parquet"] = [[" ".join(random.choice(WORDS, size)) for size in group] for group in sizes]
     return shards
 
