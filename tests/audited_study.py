@@ -26,7 +26,8 @@ def texts_of(split):
     shards = {}
     for number, groups in enumerate(GROUPS[split]):
         sizes = [np.maximum(random.lognormal(1.5, 1.1, count).astype(int), 0) for count in groups]
-        shards[f"{split}_{number}.parquet"] = [[" ".join(random.choice(WORDS, size)) for size in group] for group in sizes]
+        texts = [[" ".join(random.choice(WORDS, size)) for size in group] for group in sizes]
+        shards[f"{split}_{number}.parquet"] = texts
     return shards
 
 
@@ -38,11 +39,12 @@ def write_split(data, split, batch=8):
             for group in groups:
                 writer.write_table(pa.table({"text": group}))
     groups = [group for of_shard in shards.values() for group in of_shard]
+    refill = [min(batch, len(group) - at) for group in groups for at in range(0, len(group), batch)]
     encoded = [list(text.encode()) for group in groups for text in group]
     arrays = {
         "tokens": np.array([byte for document in encoded for byte in document], np.uint16),
         "lengths": np.array([len(document) + 1 for document in encoded], np.int64),
-        "refill": np.array([min(batch, len(group) - at) for group in groups for at in range(0, len(group), batch)], np.int64),
+        "refill": np.array(refill, np.int64),
     }
     (data / split).mkdir()
     for name, array in arrays.items():
@@ -55,7 +57,8 @@ def build(root, updates=20):
     data = root / "data/tiny"
     for folder in ("corpus", "tokenizer"):
         (data / folder).mkdir(parents=True)
-    (data / "tokenizer/ranks.txt").write_bytes(b"".join(base64.b64encode(bytes([b])) + b" %d\n" % b for b in range(256)))
+    ranks = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256))
+    (data / "tokenizer/ranks.txt").write_bytes(ranks)
     write_json(data / "tokenizer/tokenizer.json",
                {"vocabulary": 257, "pattern": r"\p{L}+|[^\p{L}]+", "specials": {"<|reserved_0|>": BOS}, "bos": BOS})
     train, (validation,) = (write_split(data, split) for split in ("train", "validation"))

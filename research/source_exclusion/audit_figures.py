@@ -16,13 +16,13 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
 FATES = {"emitted": "#009E73", "discarded": "#D55E00", "buffered": "#999999"}
 FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left", "axes.titlesize": 12,
-         "font.family": "DejaVu Sans", "font.size": 10, "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#dddddd",
-         "axes.axisbelow": True, "svg.hashsalt": "audit"}
+         "font.family": "DejaVu Sans", "font.size": 10, "axes.grid": True, "axes.grid.axis": "y",
+         "grid.color": "#dddddd", "axes.axisbelow": True}
 CURVE_POINTS = 200
 
 
 def _alike(series):
-    """[(joined names, values, colour)]: streams with equal values share one entry, as their lines would hide each other."""
+    """[(joined names, values, colour)]: streams with equal values share one entry, not hiding each other."""
     groups = {}
     for name, values in series.items():
         groups.setdefault(tuple(values), []).append(name)
@@ -35,7 +35,8 @@ def _label_ends(axes, ends, least_gap):
     placed = -np.inf
     for height, x, name, colour in sorted(ends):
         placed = max(height, placed + least_gap)
-        axes.annotate(name, (x, placed), xytext=(8, 0), textcoords="offset points", color=colour, va="center", annotation_clip=False)
+        axes.annotate(name, (x, placed), xytext=(8, 0), textcoords="offset points", color=colour, va="center",
+                      annotation_clip=False)
 
 
 def _lines(axes, groups, x, height):
@@ -68,7 +69,7 @@ def started_by_length(path, records):
     axes.set_xlabel("length of the document in tokens")
     axes.set_ylabel("documents that were started, % of those that arrived")
     never = next((name for name, values, _ in groups if values[-1] == 0), None)
-    axes.set_title("The longest documents are never begun: " + never if never else "Which documents are begun, by length")
+    axes.set_title(f"The longest documents are never begun: {never}" if never else "Documents begun, by length")
     return _save(figure, path)
 
 
@@ -91,7 +92,8 @@ def token_fates(path, records):
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of the tokens that arrived (added BOS tokens included)")
     for number, fate in enumerate(FATES):
-        axes.annotate(FATE_NAMES[fate], (0.36 * number, 1.02), xycoords="axes fraction", color=FATES[fate], weight="bold")
+        place = (0.36 * number, 1.02)
+        axes.annotate(FATE_NAMES[fate], place, xycoords="axes fraction", color=FATES[fate], weight="bold")
     name, (emitted, discarded, buffered), _ = groups[0]
     total = emitted + discarded + buffered
     axes.set_title(f"{name}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
@@ -136,7 +138,8 @@ def usable_buffer(path, curves):
     axes.set_ylabel("buffered entries that fit a row, %")
     name, (fitting, held) = next(iter(curves.items()))
     tenth = fitting[len(fitting) * 9 // 10 :].mean()
-    axes.set_title(f"{name}: {fitting[0]:,} of {held[0]:,} buffered entries fit a row at first, {tenth:,.0f} in the last tenth")
+    axes.set_title(f"{name}: {fitting[0]:,} of {held[0]:,} buffered entries fit a row at first, "
+                   f"{tenth:,.0f} in the last tenth")
     return _save(figure, path)
 
 
@@ -144,5 +147,6 @@ def draw(out, records, curves):
     """Write all figures of {name: record} and the training streams' curves into a folder; return their paths."""
     training = {name: record for name, record in records.items() if name != "validation"}
     with plt.rc_context(STYLE):
-        return [started_by_length(out / "started_by_length.png", records), token_fates(out / "token_fates.png", records),
-                exposure(out / "exposure.png", training), usable_buffer(out / "usable_buffer.png", curves)]
+        return [started_by_length(out / "started_by_length.png", records),
+                token_fates(out / "token_fates.png", records), exposure(out / "exposure.png", training),
+                usable_buffer(out / "usable_buffer.png", curves)]

@@ -73,12 +73,12 @@ def protected_record(parts, keys, packing):
 def summary(parts, keys, packing, edges, corpus_lengths, rows):
     """The quantities that one stream and the union of several ranks have alike."""
     longer = parts.length > packing.capacity
-    emitted = int(parts.emitted.sum())
+    arrived, emitted = int(parts.length.sum()), int(parts.emitted.sum())
     return {"rows": rows, "targets": rows * (packing.capacity - 1),
             "tokens": token_mass(parts, rows * packing.capacity),
             "documents": document_counts(parts, len(corpus_lengths)),
             "over_capacity": {"arrived": int(longer.sum()), "started": int(parts.started[longer].sum()),
-                              "share_of_arrived_tokens": share(int(parts.length[longer].sum()), int(parts.length.sum())),
+                              "share_of_arrived_tokens": share(int(parts.length[longer].sum()), arrived),
                               "share_of_emitted_tokens": share(int(parts.emitted[longer].sum()), emitted)},
             "protected": protected_record(parts, keys, packing), "strata": strata(parts, edges, corpus_lengths),
             "positions": positions(parts, edges, packing.capacity, corpus_lengths)}
@@ -118,8 +118,9 @@ def _ledger(plan, stream, packing):
 def _compare(totals, record):
     for table, counts in totals.items():
         for name, count in counts.items():
-            if name in record[table] and record[table][name] != count:
-                raise Unbalanced(f"{table}.{name}: the ledger says {count}, the account by document {record[table][name]}")
+            found = record[table].get(name, count)
+            if found != count:
+                raise Unbalanced(f"{table}.{name}: the ledger says {count}, the account by document {found}")
 
 
 def join_ranks(audits, packing, edges, lengths, shares, units):

@@ -59,7 +59,8 @@ def compare_runs(protocol, runs, records, validation):
     """One record for each finished run: whether its plan, its rows and its evaluation are those audited."""
     found = []
     for condition, record in records.items():
-        expected = {"plan": record["plan_sha256"], "rows": record["rows_sha256"], "evaluation_plan": validation["plan_sha256"]}
+        expected = {"plan": record["plan_sha256"], "rows": record["rows_sha256"],
+                    "evaluation_plan": validation["plan_sha256"]}
         for seed in protocol["seeds"]:
             name = f"{condition}_s{seed}"
             if (runs / name / "result.json").exists():
@@ -86,7 +87,8 @@ def audit_study(args):
     evidence = {"study": protocol["study"], "capacity": packing.capacity, "buffer_size": packing.buffer_size,
                 "inputs": inputs_of(paths), "training": records, "evaluation": validation}
     runs = args.runs / protocol["study"]
-    return evidence, {**records, "validation": validation}, curves, compare_runs(protocol, runs, records, validation), runs / "audit"
+    compared = compare_runs(protocol, runs, records, validation)
+    return evidence, {**records, "validation": validation}, curves, compared, runs / "audit"
 
 
 # ------------------------------------------------------------------------------------- a user's data
@@ -114,8 +116,8 @@ def audit_user(args):
         curves = {f"rank {rank}": result[3] for rank, result in enumerate(audits)}
         record = join_ranks(audits, packing, args.strata, lengths, shares, len(units))
         record["rows_left"] = [count - rows for count in possible]
-    settings = {"policy": args.policy, "capacity": args.capacity, "buffer_size": args.buffer_size, "strata": args.strata,
-                "refill": args.refill, "ranks": len(streams), "span_seed": args.span_seed}
+    settings = {"policy": args.policy, "capacity": args.capacity, "buffer_size": args.buffer_size,
+                "strata": args.strata, "refill": args.refill, "ranks": len(streams), "span_seed": args.span_seed}
     evidence = {"settings": settings, "inputs": inputs_of(paths), "training": {args.policy: record}}
     return evidence, {args.policy: record}, curves, [], args.out
 
@@ -128,7 +130,8 @@ def check(evidence, records, runs, frozen):
     false = [f"{name}: {record['protected']['started']} of the longest documents have started" for name, record in
              records.items() if record["protected"]["applies"] and record["protected"]["started"]]
     for run in runs:
-        false += [f"{run['run']}: its {key} is not what the audit derives" for key, equal in run.items() if equal is False]
+        differing = (key for key, equal in run.items() if equal is False)
+        false += [f"{run['run']}: its {key} is not what the audit derives" for key in differing]
     difference = frozen and first_difference(read_json(frozen), evidence)
     return false + ([f"{frozen}: differs at {difference}"] if difference else [])
 
@@ -162,12 +165,12 @@ def parse_arguments(argv):
     parser.add_argument("--buffer-size", type=positive, default=1000, help="default 1000")
     parser.add_argument("--refill", default="128", metavar="N|FILE", help="documents a batch, or .npy (default 128)")
     parser.add_argument("--span-seed", type=positive, default=314159265, metavar="N", help="of random_crop")
-    parser.add_argument("--strata", type=ascending, default=DEFAULT_STRATA, metavar="A,B,...", help=f"default {DEFAULT_STRATA}")
+    parser.add_argument("--strata", type=ascending, default=DEFAULT_STRATA, metavar="A,B", help="default %(default)s")
     horizon = parser.add_mutually_exclusive_group()
     horizon.add_argument("--targets", type=positive, metavar="N", help="of all ranks, rounded up to whole rows")
     horizon.add_argument("--rows", type=positive, metavar="N", help="of all ranks, rounded up to as many for each")
     horizon.add_argument("--passes", type=positive, metavar="N", help="whole rows of N passes (default 1)")
-    parser.add_argument("--ranks", type=positive, default=1, metavar="N", help="row groups dealt in turn, a buffer a rank")
+    parser.add_argument("--ranks", type=positive, default=1, metavar="N", help="row groups in turn, a buffer a rank")
     parser.add_argument("--row-groups", metavar="FILE", help=".npy: documents a row group (default: refill batches)")
     parser.add_argument("--deal", metavar="FILE", help="JSON: the row groups of each rank, instead of in turn")
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the results on your own data")

@@ -17,13 +17,16 @@ def finding(name, record):
         longer = record["over_capacity"]
         fitting = documents["unstarted"] - (longer["arrived"] - longer["started"])
         return (f"{name}: {documents['unstarted']:,} of {arrived:,} documents that arrived{several} were not started, "
-                f"{fitting:,} of these short enough for one row; {percent(share_of_arrived(tokens, 'discarded'))} of all tokens "
-                "were discarded.")
+                f"{fitting:,} of these short enough for one row; "
+                f"{percent(share_of_arrived(tokens, 'discarded'))} of all tokens were discarded.")
     if kept["started"]:
-        return f"{name}: {kept['started']:,} of the {kept['documents']:,} longest documents were started: the proposition fails."
-    longest = "longest" if "ranks" not in record else f"longest, taken over {len(record['ranks'])} ranks,"
-    return (f"{name}: the {kept['documents']:,} {longest} of {arrived:,} documents that arrived{several}, "
-            f"{percent(kept['share_of_arrived'])} of all tokens, were never started.")
+        return (f"{name}: {kept['started']:,} of the {kept['documents']:,} longest documents were started: "
+                "the proposition fails.")
+    whose = f"the {kept['documents']:,} longest"
+    if "ranks" in record:
+        whose = f"in each of {len(record['ranks'])} ranks its longest documents, together {kept['documents']:,}"
+    return (f"{name}: {whose} of {arrived:,} documents that arrived{several}, {percent(kept['share_of_arrived'])} of all "
+            "tokens, were never started.")
 
 
 def share_of_arrived(tokens, name):
@@ -44,8 +47,8 @@ def _table(title, headers, rows):
 def _protected_row(name, record):
     kept = record["protected"]
     started = record.get("first_over_capacity_start")
-    return [name, kept["documents"], kept["tokens"], percent(kept["share_of_arrived"]), percent(kept["share_of_buffered"], 2),
-            kept["started"], started and started["target_offset"],
+    return [name, kept["documents"], kept["tokens"], percent(kept["share_of_arrived"]),
+            percent(kept["share_of_buffered"], 2), kept["started"], started and started["target_offset"],
             percent(record["over_capacity"]["share_of_arrived_tokens"]),
             percent(record["over_capacity"]["share_of_emitted_tokens"])]
 
@@ -72,9 +75,10 @@ def tables(records):
                  "distinct_started", "corpus"))] for name, r in records.items()]
     single = {name: r for name, r in records.items() if "crops" in r}
     parts = [
-        _table("Tokens", ["stream", "targets", "arrived", "added BOS", "emitted", "discarded", "buffered", "rows filled"], tokens),
-        _table("Documents that arrived", ["stream", "arrived", "unstarted", "whole", "cropped", "split", "distinct started",
-                                          "in the corpus"], documents),
+        _table("Tokens", ["stream", "targets", "arrived", "added BOS", "emitted", "discarded", "buffered",
+                          "rows filled"], tokens),
+        _table("Documents that arrived", ["stream", "arrived", "unstarted", "whole", "cropped", "split",
+                                          "distinct started", "in the corpus"], documents),
         _table("The longest documents (longer than a row, at most buffer - 1 of them)",
                ["stream", "documents", "tokens", "of arrived", "of buffered", "started", "first long start (target)",
                 "long: of arrived", "long: of emitted"], [_protected_row(*item) for item in records.items()]),
@@ -82,7 +86,8 @@ def tables(records):
         _by_length("Emitted, % of the tokens that arrived, by length in tokens", records, "retained_share"),
     ]
     if single:
-        parts.insert(3, _table("Along the stream (usable: buffered entries that fit a row; thrown away: of tokens selected)",
-                               ["stream", "crops", "median kept", "only BOS", "held", "usable first", "last tenth", "least",
-                                "thrown away first", "last tenth"], [_stream_row(*item) for item in single.items()]))
+        headers = ["stream", "crops", "median kept", "only BOS", "held", "usable first", "last tenth", "least",
+                   "thrown away first", "last tenth"]
+        title = "Along the stream (usable: buffered entries that fit a row; thrown away: of the tokens selected)"
+        parts.insert(3, _table(title, headers, [_stream_row(*item) for item in single.items()]))
     return "\n".join(parts)

@@ -6,7 +6,7 @@ it does; every selection and the rows' hashes are compared (paper, section 4, "E
 
     match_stream.py --study demo [--rows N]
 
-Reads   protocols/NAME.json, data/NAME/{corpus,tokenizer,train,validation}/; first microbatch of runs/NAME/* where trained
+Reads   protocols/NAME.json, data/NAME/{corpus,tokenizer,train,validation}/; where trained, runs/NAME/*/result.json
 Writes  nothing
 Needs   NumPy, numba, torch, pyarrow, tiktoken
 About   20 seconds for `demo`; the selections of `climbmix` take a scan of 1,000 entries each: use --rows there
@@ -36,7 +36,8 @@ def run_slow(study, split, rows, chunk=False):
     """(SlowLoader after `rows` rows, the rows) over one split's shards of a Study."""
     corpus, packing = study.protocol["corpus"], study.protocol["packing"]
     shards = corpus["train_shards"] if split == "train" else [corpus["validation_shard"]]
-    batches = text_batches([study.directory / "corpus" / name for name in shards], corpus["text_column"], packing["refill_batch"])
+    shards = [study.directory / "corpus" / name for name in shards]
+    batches = text_batches(shards, corpus["text_column"], packing["refill_batch"])
     loader = SlowLoader(batches, study.encoding, study.bos, packing["context"] + 1, packing["buffer_size"], chunk)
     return loader, [loader.row(number) for number in range(rows)]
 
@@ -76,8 +77,8 @@ def check_selections(checks, name, plan, slow):
     expected = [(row, arrival, 1, start, len(ids) - 1) for row, arrival, start, ids, _ in slow.selections]
     unlike = first_unlike(list(map(tuple, plan.tolist())), expected)
     crops = sum(bool(dropped) for *_, dropped in slow.selections)
-    checks.expect(not unlike, f"{name}: {len(expected):,} selections of {slow.arrived:,} arrived documents, {crops:,} of them "
-                  f"crops, are the plan's{unlike}")
+    checks.expect(not unlike, f"{name}: {len(expected):,} selections of {slow.arrived:,} arrived documents, "
+                  f"{crops:,} of them crops, are the plan's{unlike}")
 
 
 def check_batches(checks, name, reader, rows, size, count, known=None):
@@ -87,8 +88,8 @@ def check_batches(checks, name, reader, rows, size, count, known=None):
     dtype, count = reader.tokens.dtype, min(count, len(rows) // size)
     found = [digest(reader.rows(at * size, (at + 1) * size)) for at in range(count)]
     expected = [digest(np.array(rows[at * size : (at + 1) * size], dtype=dtype)) for at in range(count)]
-    checks.expect(count and found == expected, f"{name}: {count} batches of {size} rows by hash, the first {found[0][:12]}..."
-                  f"{first_unlike(found, expected)}")
+    checks.expect(count and found == expected, f"{name}: {count} batches of {size} rows by hash, the first "
+                  f"{found[0][:12]}...{first_unlike(found, expected)}")
     for run, first in (known or {}).items():
         checks.expect(first == expected[0], f"{run}: trained first on that batch, {first[:12]}...")
 
@@ -165,7 +166,7 @@ def match(checks, study, rows, runs):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/, or the path of one (.json)")
+    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
     parser.add_argument("--rows", type=int, metavar="N", help="training rows to compare (default: all of a run)")
     parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
@@ -174,10 +175,11 @@ def main(argv=None):
     rows, microbatch = study_rows(protocol, "train"), protocol["training"]["microbatch"]
     if args.rows is not None:
         if not microbatch <= args.rows <= rows:
-            raise InputError(f"--rows {args.rows}: expected {microbatch}..{rows}, from one microbatch to all rows of a run")
+            raise InputError(f"--rows {args.rows}: expected {microbatch}..{rows}, a microbatch to all rows of a run")
         rows = args.rows
     checks = Checks()
-    match(checks, Study(protocol, directory, *read_encoding(directory / "tokenizer")), rows, args.runs / protocol["study"])
+    study = Study(protocol, directory, *read_encoding(directory / "tokenizer"))
+    match(checks, study, rows, args.runs / protocol["study"])
     return checks.close()
 
 

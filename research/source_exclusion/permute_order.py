@@ -31,8 +31,9 @@ from audit_inputs import inputs_of, read_study, study_packing, study_rows, study
 from audit_records import first_over_capacity_start, planned_account, protected_record  # noqa: E402
 from streams import POLICIES, Stream  # noqa: E402
 
-COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tokens arrived", "discarded_tokens": "discarded",
-           "buffered_tokens": "buffered", "protected_tokens": "in the longest", "protected_share": "of arrived"}
+COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tokens arrived",
+           "discarded_tokens": "discarded", "buffered_tokens": "buffered", "protected_tokens": "in the longest",
+           "protected_share": "of arrived"}
 
 
 def permuted(stream, seed):
@@ -76,8 +77,9 @@ def print_table(as_stored, orders, span):
 def sentence(policy, orders, span):
     """The finding over all permutations."""
     startup, mass = span["startup_target"], span["protected_tokens"]
-    begun = (f"the first long document begins between targets {startup['least']:,} and {startup['most']:,}" if startup["orders"]
-             else "no long document begins")
+    begun = "no long document begins"
+    if startup["orders"]:
+        begun = f"the first long document begins between targets {startup['least']:,} and {startup['most']:,}"
     never = "" if startup["orders"] in (0, len(orders)) else f" (in {len(orders) - startup['orders']} orders none does)"
     return (f"{policy}: over {len(orders)} orders of the corpus {begun}{never}, and its longest documents keep "
             f"{mass['least']:,} to {mass['most']:,} tokens out of training.")
@@ -85,7 +87,7 @@ def sentence(policy, orders, span):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/, or the path of one (.json)")
+    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
     parser.add_argument("--orders", type=int, default=20, metavar="N", help="permutations (default 20)")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="seeds N, N + 1, ... (default 0)")
     parser.add_argument("--policy", default="baseline", choices=POLICIES)
@@ -105,7 +107,8 @@ def main(argv=None):
     print(sentence(args.policy, orders, span))
     print_table(as_stored, orders, span)
     evidence = {"study": protocol["study"], "policy": args.policy, "capacity": packing.capacity,
-                "buffer_size": packing.buffer_size, "rows": rows, "as_stored": as_stored, "orders": orders, "ranges": span,
+                "buffer_size": packing.buffer_size, "rows": rows, "as_stored": as_stored, "orders": orders,
+                "ranges": span,
                 "inputs": inputs_of([path, *(directory / "train" / f"{name}.npy" for name in ("lengths", "refill"))])}
     return conclude(evidence, args, packing)
 
@@ -118,7 +121,8 @@ def compare(frozen, evidence):
     if _orders(kept) != _orders(evidence):
         return f"{frozen} is of other orders or another policy: not compared", False
     difference = first_difference(kept, evidence)
-    return (f"FALSE {frozen}: differs at {difference}", True) if difference else (f"equals the frozen evidence {frozen}", False)
+    line = f"FALSE {frozen}: differs at {difference}" if difference else f"equals the frozen evidence {frozen}"
+    return line, bool(difference)
 
 
 def _orders(evidence):

@@ -92,9 +92,9 @@ def document_counts(parts, corpus):
 
 def select(parts, chosen):
     """The Account of the chosen (bool (arrivals,)) occurrences, without their slices."""
-    nothing = np.empty(0, np.int64)
-    columns = {field.name: getattr(parts, field.name) for field in fields(Account)}
-    return Account(**{name: nothing if name.startswith("slice") else column[chosen] for name, column in columns.items()})
+    names = [field.name for field in fields(Account)]
+    slices = {name: np.empty(0, np.int64) for name in names if name.startswith("slice")}
+    return Account(**slices, **{name: getattr(parts, name)[chosen] for name in names if name not in slices})
 
 
 def strata(parts, edges, corpus_lengths):
@@ -130,7 +130,8 @@ def relative_exposure(parts, chosen):
     text, taken = parts.length - 1, chosen[parts.slice_of]
     of, start, end = parts.slice_of[taken], parts.slice_start[taken], parts.slice_end[taken]
     edges = [-(-text * tenth // TENTHS) for tenth in range(TENTHS + 1)]
-    return [[int((high - low)[chosen].sum()), overlap(start, end, low[of], high[of])] for low, high in zip(edges, edges[1:])]
+    return [[int((high - low)[chosen].sum()), overlap(start, end, low[of], high[of])]
+            for low, high in zip(edges, edges[1:])]
 
 
 def absolute_exposure(parts, edges):
@@ -141,7 +142,8 @@ def absolute_exposure(parts, edges):
         end = furthest if high is None else high
         arrived = overlap(np.zeros_like(parts.length), parts.length - 1, low, end)
         emitted = overlap(parts.slice_start, parts.slice_end, low, end)
-        records.append({"from": low, "to": high, "arrived": arrived, "emitted": emitted, "share": share(emitted, arrived)})
+        records.append({"from": low, "to": high, "arrived": arrived, "emitted": emitted,
+                        "share": share(emitted, arrived)})
     return records
 
 
@@ -173,6 +175,7 @@ def documents_by_share_seen(parts, corpus_lengths):
 def positions(parts, edges, capacity, corpus_lengths):
     """Quantity 3: exposure by relative and absolute position, and how much of each document was seen."""
     fits = parts.length <= capacity
-    return {"relative": {"fits_a_row": relative_exposure(parts, fits), "longer_than_a_row": relative_exposure(parts, ~fits)},
+    return {"relative": {"fits_a_row": relative_exposure(parts, fits),
+                         "longer_than_a_row": relative_exposure(parts, ~fits)},
             "absolute": absolute_exposure(parts, edges),
             "documents_by_share_seen": documents_by_share_seen(parts, corpus_lengths)}

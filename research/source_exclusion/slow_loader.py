@@ -23,9 +23,10 @@ def read_encoding(folder):
     import tiktoken
 
     settings = read_json(folder / "tokenizer.json")
+    pattern, specials = settings["pattern"], settings["specials"]
     lines = (folder / "ranks.txt").read_text(encoding="ascii").splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
-    encoding = tiktoken.Encoding("slow", pat_str=settings["pattern"], mergeable_ranks=ranks, special_tokens=settings["specials"])
+    encoding = tiktoken.Encoding("slow", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
     return encoding, settings["bos"]
 
 
