@@ -1,4 +1,4 @@
-"""The audit's quantities equal a count of single tokens by a list loader, and a plan that does not balance is found out.
+"""The audit's quantities equal a list loader's count of single tokens, and a plan that does not balance is found out.
 
 Cases 1, 6 (what a loader keeps instead of discarding) and 12 of cases that tools of this kind got wrong.
 """

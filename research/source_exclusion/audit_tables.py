@@ -25,8 +25,8 @@ def finding(name, record):
     whose = f"the {kept['documents']:,} longest"
     if "ranks" in record:
         whose = f"in each of {len(record['ranks'])} ranks its longest documents, together {kept['documents']:,}"
-    return (f"{name}: {whose} of {arrived:,} documents that arrived{several}, {percent(kept['share_of_arrived'])} of all "
-            "tokens, were never started.")
+    return (f"{name}: {whose} of {arrived:,} documents that arrived{several}, {percent(kept['share_of_arrived'])} of "
+            "all tokens, were never started.")
 
 
 def share_of_arrived(tokens, name):
