@@ -30,7 +30,7 @@ demo: setup ## the main job on the embedded corpus: prepare, train six runs on t
 	$(PY) prepare.py --study demo
 	$(PY) generate_runs.py protocols/demo.json
 	$(PY) run_all.py --study demo --device cpu
-	$(PY) research/source_exclusion/audit_runs.py --study demo
+	$(PY) research/source_exclusion/audit_stream.py --study demo
 	$(PY) research/matched_training/report.py --study demo
 
 test: setup ## every test; no network, no GPU
@@ -46,7 +46,7 @@ run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index 
 	$(PY) run_all.py --study $(STUDY) $(DEVICE_ARGUMENTS)
 
 audit: setup ## exact audit of every trained run of STUDY
-	$(PY) research/source_exclusion/audit_runs.py --study $(STUDY)
+	$(PY) research/source_exclusion/audit_stream.py --study $(STUDY)
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)

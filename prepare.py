@@ -7,7 +7,7 @@
 Reads   protocols/NAME.json; pinned wheels (by pip), shards over HTTPS, or your files; manifests/NAME.sha256 when there.
 Writes  data/NAME/{corpus,tokenizer,train,validation}/ and, last, data/NAME/prepared.json with every file's SHA-256.
 Needs   the pinned requirements; a network for the first run of a study.
-About   15 seconds for `demo` and 2 minutes for ten wheels on two cores; an hour and 6 GB of disk for `climbmix`.
+About   20 seconds for `demo` and 40 for `wheels` on two cores, after the download; `climbmix` was not measured here.
 
 A second run reuses every part whose inputs and bytes are unchanged. Where manifests/NAME.sha256 exists the result is
 checked against it, and a difference ends with exit code 1; `--freeze` writes that list instead.

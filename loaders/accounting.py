@@ -118,7 +118,7 @@ def _check_segments(plan, lengths, capacity):
     _require((ends < lengths[plan[:, ARRIVAL] % len(lengths)]).all(), "a segment ends beyond its document")
     _require((sizes > 0).all() and (plan[:, [START, COUNT]] >= 0).all(), "a segment is empty or negative")
     rows = plan[:, ROW]
-    _require(len(plan) == 0 or (rows[0] == 0 and np.isin(np.diff(rows), (0, 1)).all()), "rows are not 0, 1, 2, ... in order")
+    _require((np.diff(rows, prepend=-1) <= 1).all() and (np.diff(rows, prepend=0) >= 0).all(), "rows are not in order")
     full = np.add.reduceat(sizes, np.flatnonzero(np.diff(rows, prepend=-1))) if len(plan) else sizes
     _require((full == capacity).all(), f"a row does not hold {capacity} tokens")
 
@@ -174,7 +174,7 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     lengths, refill = validated_stream(lengths, refill)
     _check_segments(plan, lengths, capacity)
     arrived = arrived_documents(plan, lengths, refill, capacity=capacity, buffer_size=buffer_size, loader=loader)
-    _require(len(plan) == 0 or 0 <= plan[:, ARRIVAL].min() <= plan[:, ARRIVAL].max() < arrived, "a document is used before it arrives")
+    _require(((0 <= plan[:, ARRIVAL]) & (plan[:, ARRIVAL] < arrived)).all(), "a document is used before it arrives")
     passes, rest = divmod(arrived, len(lengths))
     over_arrivals = lambda values: passes * int(values.sum()) + int(values[:rest].sum())
     first, emitted, discarded, buffered = _entry_fates(plan, lengths, arrived, capacity, loader)
@@ -185,7 +185,8 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
         "discarded": int(discarded.sum()),
         "buffered": int(buffered.sum()),
     }
-    _require(tokens["arrived"] + tokens["synthetic_bos"] == tokens["emitted"] + tokens["discarded"] + tokens["buffered"], tokens)
+    leaves = tokens["emitted"] + tokens["discarded"] + tokens["buffered"]
+    _require(tokens["arrived"] + tokens["synthetic_bos"] == leaves, tokens)
     return {"tokens": tokens, "documents": _document_states(plan, lengths, first, discarded, buffered)}
 
 

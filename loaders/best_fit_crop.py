@@ -5,9 +5,9 @@ fits the space left in the row is placed (ties: earliest arrival); when none fit
 arrival) fills the row with its prefix. What it leaves over is dropped here, or kept by the lossless loader. (Paper
 section 3; the reference stream of the recipe.)
 
-Entries of at most a row wait in one first-in-first-out list per length, found through a two-level bitmap of the lengths held;
-longer ones in a heap by (length, arrival). A kept rest never breaks a list's order: it is shorter than the shortest
-entry held, so its list is empty, and whatever arrives later comes after it.
+Entries of at most a row wait in one first-in-first-out list per length, found through a two-level bitmap of the
+lengths held; longer ones in a heap by (length, arrival). A kept rest never breaks a list's order: it is shorter than
+the shortest entry held, so its list is empty, and whatever arrives later comes after it.
 """
 
 import numpy as np
@@ -17,10 +17,10 @@ from numba.cpython.unsafe.numbers import leading_zeros
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, validated
 
 CONTINUES = False
-BLOCK = 65536
+BLOCK = 262144
 NONE = -1
 
-# lists[length]: first and last slot of the entries of that length; no entry is of length 0, so list 0 holds the free slots.
+# lists[length]: first and last slot of the entries of that length. No entry has length 0: list 0 holds the free slots.
 HEAD, TAIL = range(2)
 FREE = 0
 NEXT, SLOT_ARRIVAL, POSITION = range(3)
@@ -29,8 +29,9 @@ LENGTHS, WORDS = range(2)
 # counters: complete rows, space left in the next, next batch, documents arrived, entries held, entries in the heap.
 PLANNED, SPACE, BATCH, ARRIVED, HELD, HEAPED = range(6)
 
-# A compiled call counts a reference to each array it is given, which costs more than the work of these functions.
-inlined = njit(inline="always")
+# Nothing compiled here allocates or keeps an array, so the compiler need not count references to them (`_nrt`); it
+# would do so at every call, which takes longer than the work itself.
+compiled, inlined = njit(cache=True, _nrt=False), njit(inline="always", _nrt=False)
 
 
 def entries(lengths, capacity):
@@ -198,7 +199,7 @@ def _refill(lists, slots, bitmap, long, counters, lengths, refill, buffer_size):
         counters[BATCH] = (counters[BATCH] + 1) % len(refill)
 
 
-@njit(cache=True)
+@compiled
 def _fill(block, lists, slots, bitmap, long, counters, lengths, refill, capacity, rows, buffer_size, continues):
     """Write the next segments into `block` until it is full or `rows` rows are; return how many."""
     for segment in range(len(block)):

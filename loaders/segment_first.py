@@ -19,7 +19,7 @@ def entries(lengths, capacity):
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """As `best_fit_crop.plan`, over chunks; arrival and start are those of the original document. `seed` is not used."""
+    """As `best_fit_crop.plan`, over chunks; arrival and start are those of the document. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
     chunks = entries(lengths, capacity)
     segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes, CONTINUES)

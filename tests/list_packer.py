@@ -69,14 +69,14 @@ class ListPacker:
     def account(self):
         """The ledger by looking at every token: (tokens, documents) as `accounting.ledger` returns them."""
         added = sum(n == "bos" for place in (*self.rows, *self.buffer, self.discarded) for _, n in place)
-        rows = [{arrival: [n for a, n in row if a == arrival and n != "bos"] for arrival, _ in row} for row in self.rows]
+        rows = [{a: [n for b, n in row if a == b and n not in (0, "bos")] for a, _ in row} for row in self.rows]
         cropped, held = {a for a, _ in self.discarded}, {a for span in self.buffer for a, _ in span}
         states = dict.fromkeys(("unstarted", "whole", "cropped", "split"), 0)
         for arrival in range(self.arrived):
             text = list(range(1, self.lengths[arrival % len(self.lengths)]))
-            seen = [[n for n in row[arrival] if n] for row in rows if arrival in row]
-            state = "unstarted" if not seen else "cropped" if arrival in cropped else "whole" if text in seen else "split"
-            states[state] += 1
+            seen = [row[arrival] for row in rows if arrival in row]
+            began = "cropped" if arrival in cropped else "whole" if text in seen else "split"
+            states[began if seen else "unstarted"] += 1
         tokens = {
             "arrived": sum(self.lengths[a % len(self.lengths)] for a in range(self.arrived)),
             "synthetic_bos": added,

@@ -37,8 +37,25 @@ def test_tokens_and_documents_balance_at_every_horizon(policy, world):
         tokens, documents = ledger["tokens"], ledger["documents"]
         assert all(type(count) is int and count >= 0 for part in ledger.values() for count in part.values())
         assert tokens["emitted"] == rows * sizes["capacity"]
-        assert tokens["arrived"] + tokens["synthetic_bos"] == tokens["emitted"] + tokens["discarded"] + tokens["buffered"]
+        leaves = tokens["emitted"] + tokens["discarded"] + tokens["buffered"]
+        assert tokens["arrived"] + tokens["synthetic_bos"] == leaves
         assert documents["arrived"] == sum(documents[state] for state in ("unstarted", "whole", "cropped", "split"))
+
+
+@EVERY
+@settings(max_examples=150, deadline=None)
+@given(world=streams())
+def test_discards_by_selection_add_up_to_what_the_list_packer_threw_away(policy, world):
+    lengths, sizes = world
+    thrown = {}
+    for arrival, _ in ListPacker(lengths, policy=policy, seed=7, **sizes).discarded:
+        thrown[arrival] = thrown.get(arrival, 0) + 1
+    plan = LOADERS[policy].plan(lengths, seed=7, **sizes)
+    found = {}
+    by_selection = accounting.discards(plan, lengths, capacity=sizes["capacity"], loader=LOADERS[policy])
+    for arrival, tokens in zip(plan[:, ARRIVAL].tolist(), by_selection.tolist()):
+        found[arrival] = found.get(arrival, 0) + tokens
+    assert {arrival: tokens for arrival, tokens in found.items() if tokens} == thrown
 
 
 @pytest.mark.parametrize("policy", ["best_fit_crop", "random_span", "lossless"])
@@ -53,7 +70,7 @@ def test_the_largest_long_documents_are_unstarted_at_every_selection(policy, wor
     for placed in range(1, len(plan) + 1):
         seen = plan[:placed]
         arrived = accounting.arrived_documents(seen, lengths, sizes["refill"], loader=loader, **known)
-        keys = sorted((lengths[a % len(lengths)], a) for a in range(arrived) if lengths[a % len(lengths)] > sizes["capacity"])
+        keys = sorted(key for a in range(arrived) if (key := (lengths[a % len(lengths)], a))[0] > sizes["capacity"])
         largest = keys[len(keys) - min(sizes["buffer_size"] - 1, len(keys)) :]
         kept = accounting.protected(lengths, arrived, **known)
         assert kept.tolist() == [arrival for _, arrival in largest]
@@ -61,15 +78,17 @@ def test_the_largest_long_documents_are_unstarted_at_every_selection(policy, wor
 
 
 def test_case_1a_emits_seven_of_nine_and_discards_two():
-    ledger = account("best_fit_crop", [1, 23, 12, 9, 31], {"refill": [5], "capacity": 8, "buffer_size": 4, "rows": 1})[1]
+    sizes = {"refill": [5], "capacity": 8, "buffer_size": 4, "rows": 1}
+    ledger = account("best_fit_crop", [1, 23, 12, 9, 31], sizes)[1]
     assert ledger["tokens"] == {"arrived": 76, "synthetic_bos": 0, "emitted": 8, "discarded": 2, "buffered": 66}
 
 
 def test_case_1b_balances_with_the_worked_numbers():
-    """128 drawn, 44 emitted, 29 discarded, 55 buffered, and the 40 tokens of the document that keeps the buffer full."""
+    """128 drawn, 44 emitted, 29 discarded, 55 buffered, and the 40 that keep the buffer full."""
     sizes = {"refill": [1] * 11, "capacity": 11, "buffer_size": 4, "rows": 4}
     plan, ledger = account("best_fit_crop", [*CASE_1B, 40], sizes)
-    assert ledger["tokens"] == {"arrived": 128 + 40, "synthetic_bos": 0, "emitted": 44, "discarded": 29, "buffered": 55 + 40}
+    assert ledger["tokens"] == {
+        "arrived": 128 + 40, "synthetic_bos": 0, "emitted": 44, "discarded": 29, "buffered": 55 + 40}
     states = {"unstarted": 3, "whole": 4, "cropped": 4, "split": 0}
     assert ledger["documents"] == {"arrived": 11, "started": 8, "buffered": 3, **states}
     cut = accounting.discards(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop) > 0
@@ -77,9 +96,11 @@ def test_case_1b_balances_with_the_worked_numbers():
 
 
 def test_case_1c_shows_the_first_document_as_never_started():
-    ledger = account("best_fit_crop", [100] + [4] * 30, {"refill": [1] * 31, "capacity": 8, "buffer_size": 3, "rows": 5})[1]
+    lengths, sizes = [100] + [4] * 30, {"refill": [1] * 31, "capacity": 8, "buffer_size": 3, "rows": 5}
+    ledger = account("best_fit_crop", lengths, sizes)[1]
     assert ledger["tokens"] == {"arrived": 144, "synthetic_bos": 0, "emitted": 40, "discarded": 0, "buffered": 104}
-    assert ledger["documents"]["unstarted"] == 2 and accounting.protected([100] + [4] * 30, 12, capacity=8, buffer_size=3) == [0]
+    assert ledger["documents"]["unstarted"] == 2
+    assert accounting.protected(lengths, 12, capacity=8, buffer_size=3).tolist() == [0]
 
 
 def test_case_6_truncating_discards_what_splitting_keeps():
@@ -89,7 +110,8 @@ def test_case_6_truncating_discards_what_splitting_keeps():
         "arrived": 16, "synthetic_bos": 0, "emitted": 12, "discarded": 4, "buffered": 0}
     kept = account("lossless", [7, 3, 5, 1], sizes | {"rows": 4})[1]
     assert kept["tokens"] == {"arrived": 16, "synthetic_bos": 0, "emitted": 16, "discarded": 0, "buffered": 0}
-    assert kept["documents"] == {"arrived": 4, "started": 4, "buffered": 0, "unstarted": 0, "whole": 2, "cropped": 0, "split": 2}
+    assert kept["documents"] == {
+        "arrived": 4, "started": 4, "buffered": 0, "unstarted": 0, "whole": 2, "cropped": 0, "split": 2}
     chunks = account("segment_first", [7, 3, 5, 1], sizes | {"rows": 4})[1]["tokens"]
     assert chunks == {"arrived": 16, "synthetic_bos": 2, "emitted": 16, "discarded": 0, "buffered": 2}
 

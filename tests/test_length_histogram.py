@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from research.source_exclusion import check_length_histogram, freeze_length_histogram
 
+CAPACITY = read_json(Path(__file__).parents[1] / "protocols/demo.json")["packing"]["context"] + 1
 PAPER = check_length_histogram.HERE / "paper_thresholds.json"
 
 
@@ -63,12 +65,12 @@ def test_the_frozen_numbers_are_those_of_the_lengths(frozen):
     path, lengths = frozen
     content = read_json(path)
     assert content["histogram"] == [[length, lengths.count(length)] for length in sorted(set(lengths))]
-    assert (content["documents"], content["tokens"], content["capacity"]) == (2000, sum(lengths), 257)
+    assert (content["documents"], content["tokens"], content["capacity"]) == (2000, sum(lengths), CAPACITY)
     for row in content["thresholds"]:
         reached = [length for length in lengths if length >= row["length"]]
         assert (row["documents"], row["tokens"]) == (len(reached), sum(reached))
         assert (row["earliest_pass"] - 1) * len(reached) < 1000 <= row["earliest_pass"] * len(reached)
-    assert [row["length"] for row in content["thresholds"]][:3] == [258, 512, 1024]
+    assert [row["length"] for row in content["thresholds"]][:2] == [CAPACITY + 1, 1024]
     assert content["thresholds"][-1]["length"] == max(lengths)
 
 

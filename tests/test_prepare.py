@@ -4,7 +4,6 @@ Also: what changed is rebuilt by name, a frozen list of hashes is a closed world
 """
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 
 import prepare
 from corpora.tokenizer import load_encoding
-from corpora.tokens import in_order, refill_batches, write_stream
 from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
 from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
@@ -103,6 +101,11 @@ def test_changed_input_is_noticed_and_only_what_depends_on_it_is_rebuilt(tmp_pat
     printed = capsys.readouterr().out
     assert "tokenizer: reused" in printed and "$.refill_batch: frozen 3, new 4" in printed
     assert np.load(directory / "train/refill.npy")[:2].tolist() == [4, 3]
+    longest = np.load(directory / "train/lengths.npy").max()
+    for context, over in [(longest - 1, False), (longest - 2, True)]:
+        packing = {"refill_batch": 4, "context": int(context)}
+        counts = prepare.prepare(spec | {"packing": packing}, tmp_path, {}, 1)[0]["splits"]["train"]
+        assert (counts["over_capacity"] > 0) == over
     Path(spec["corpus"]["train_files"][0]).write_bytes(lines_of(TEXTS[:40]))
     assert prepare.prepare(other, tmp_path, {}, 1)[0]["splits"]["train"]["documents"] == 38
 
@@ -130,36 +133,6 @@ def test_a_corpus_with_nothing_to_read_is_refused(tmp_path, texts, message):
     with pytest.raises(InputError, match=message):
         prepare.prepare(spec_of(tmp_path, texts), tmp_path, {}, 1)
     assert not (tmp_path / "tiny/prepared.json").exists()
-
-
-# ---------------------------------------------------------------------------------------------- pieces
-
-
-def test_documents_arrive_in_batches_cut_inside_each_row_group():
-    assert refill_batches([1000, 300, 128, 1], 128).tolist() == [128] * 7 + [104, 128, 128, 44, 128, 1]
-    assert refill_batches([], 128).tolist() == [] and refill_batches([0, 2], 2).tolist() == [2]
-    assert refill_batches([5], 2).dtype == np.int64
-
-
-@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-@pytest.mark.parametrize("sizes", [[], [0], [3], [5, 0, 70_000], [1] * 50])
-def test_a_streamed_array_is_byte_for_byte_what_numpy_saves(tmp_path, dtype, sizes):
-    arrays = [np.arange(size).astype(dtype) for size in sizes]
-    assert write_stream(tmp_path / "a.npy", iter(arrays), np.dtype(dtype)) == sum(sizes)
-    np.save(tmp_path / "b.npy", np.concatenate([np.zeros(0, dtype), *arrays]))
-    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_tasks_and_a_refusal_crosses_processes(workers):
-    assert list(in_order(abs, [-3, 2, -1, 0, -9, 5, 5, -4], workers)) == [3, 2, 1, 0, 9, 5, 5, 4]
-    with pytest.raises(InputError, match="nowhere: cannot be read"):
-        list(in_order(sha256_file, ["nowhere", "nowhere"], workers))
-
-
-def test_a_dead_worker_is_one_clear_error():
-    with pytest.raises(InputError, match="a worker died"):
-        list(in_order(os._exit, [1, 1, 1], 2))
 
 
 # --------------------------------------------------------------------------------------------- command

@@ -95,7 +95,7 @@ def test_true_is_no_number_and_one_is_no_flag():
     (("model", "window_pattern"), "SM", "S and L"),
     (("training", "precision"), "float16", "bfloat16"),
     (("audit", "strata"), [32, 512, 128], "ascending"),
-    (("evaluation", "targets"), 262145, "packing.context = 256"),
+    (("evaluation", "targets"), 1, "packing.context = "),
 ])
 def test_contradictions_are_named(path, value, reason):
     changed = copy.deepcopy(PROTOCOLS["demo"])

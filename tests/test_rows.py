@@ -1,4 +1,4 @@
-"""Rows hold exactly the tokens of the plan's segments, whatever the batches they are read in, and targets follow inputs."""
+"""Rows hold exactly the tokens of the plan's segments, in whatever batches they are read; targets follow inputs."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ def test_case_9c_separate_rows_never_have_their_first_token_as_a_target():
 
 
 def test_case_12a_offsets_beyond_32_bits_are_exact(tmp_path):
-    """Three documents of 1.2 thousand million text tokens: 2-byte ids begin at bytes 0, 2.4 and 4.8 thousand million."""
+    """Three documents of 1.2e9 text tokens of 2 bytes: they begin at bytes 0, 2.4e9 and 4.8e9."""
     lengths = [1_200_000_001] * 3
     assert text_offsets(lengths).tolist() == [0, 1_200_000_000, 2_400_000_000, 3_600_000_000]
     tokens = np.memmap(tmp_path / "sparse", dtype=np.uint16, mode="w+", shape=(3_600_000_000,))

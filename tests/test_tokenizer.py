@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from corpora.shards import write_shard
 from corpora.tokenizer import build_tokenizer, format_ranks, load_encoding, make_encoding, read_tokenizer, train_ranks
 from corpora.tokenizer import training_texts
-from corpora.tokens import encode_text, narrow, token_dtype
+from corpora.tokens import encode_text
 from evidence import InputError
 
 PAPER = json.loads((Path(__file__).resolve().parents[1] / "protocols/climbmix.json").read_text())["tokenizer"]
@@ -151,14 +151,3 @@ def test_a_split_pattern_that_drops_text_is_refused(folder):
 def test_a_text_that_breaks_the_tokenizer_is_refused_by_name(encoding, capfd):
     with pytest.raises(InputError, match="shard: row 7: the tokenizer cannot split this text"):
         encode_text(encoding, " " * 3_000_000 + "x", "shard: row 7")
-
-
-def test_ids_are_16_bit_up_to_65536_tokens_and_never_wrap():
-    """Case 12B."""
-    assert token_dtype(65_536) == np.uint16 and token_dtype(65_537) == np.uint32
-    assert narrow([0, 65_535], 65_536).tolist() == [0, 65_535]
-    assert narrow([70_000], 100_000).tolist() == [70_000]
-    assert narrow([], 300).dtype == np.uint16
-    for ids, vocabulary in [([70_000], 65_536), ([65_536], 65_536), ([-1], 300), ([300], 300)]:
-        with pytest.raises(InputError, match="do not fit a vocabulary"):
-            narrow(ids, vocabulary)

@@ -1,0 +1,186 @@
+"""What did the six matched runs score, and how do the interventions differ from their same-seed baseline?
+
+Reads   protocols/NAME.json, runs/NAME/<run>/{result.json,metrics.jsonl}, runs/NAME/audit/audit.json (audit_stream.py)
+Writes  runs/NAME/report/: results.json, learning_curves.png, scores.png; with --freeze research/matched_training/NAME.json
+Needs   matplotlib, tabulate; all runs of the study finished and audited. About two seconds
+
+    report.py --study demo [--freeze]
+
+Where frozen evidence exists, what must be the same on every machine (rows, plans, first weights, counts of targets and
+bytes) must equal it, exactly; scores depend on the machine's arithmetic and may differ by TOLERANCE bits per byte.
+Exit 1 names what does not.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+from evidence import InputError, first_difference, freeze_json, input_list, read_json, run_script, write_json  # noqa: E402
+
+TOLERANCE = 0.02
+EXACT = ("plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights")
+COLOURS = {"baseline": "#0072B2", "random_crop": "#E69F00", "segmented": "#009E73"}  # Okabe and Ito
+
+
+def read_runs(protocol, directory):
+    """{run: result} in the protocol's order; InputError names a run that is not finished."""
+    runs = {}
+    for seed in protocol["seeds"]:
+        for condition in protocol["conditions"]:
+            path = directory / f"{condition}_s{seed}" / "result.json"
+            if not path.exists():
+                raise InputError(f"{path}: missing; run `make run-all STUDY={protocol['study']}` first")
+            runs[path.parent.name] = read_json(path)
+    return runs
+
+
+def baseline_of(name):
+    """The run of the same seed under the baseline loader."""
+    return f"baseline_s{name.rsplit('_s', 1)[1]}"
+
+
+def collect(protocol, runs, inputs):
+    """The evidence of a study: every result, and each bits-per-byte difference from the same-seed baseline."""
+    score = {name: result["score"]["bits_per_byte"] for name, result in runs.items()}
+    deltas = {name: score[name] - score[baseline_of(name)] for name in runs if baseline_of(name) != name}
+    return {"study": protocol["study"], "inputs": inputs, "runs": runs, "bits_per_byte_minus_baseline": deltas}
+
+
+def exact_facts(evidence):
+    """Those parts of the evidence that no machine may change."""
+    return {name: {**{key: result["digests"][key] for key in EXACT},
+                   **{key: result[key] for key in ("parameters", "rows", "targets", "updates", "total_flops")},
+                   **{key: result["score"][key] for key in ("rows", "targets", "supplied_bytes", "raw_bytes")}}
+            for name, result in evidence["runs"].items()}
+
+
+def compare(evidence, frozen):
+    """(findings, largest difference in bits per byte) against the frozen evidence."""
+    difference = first_difference(exact_facts(frozen), exact_facts(evidence))
+    findings = [f"exact facts differ from the frozen evidence at {difference}"] if difference else []
+    pairs = [(frozen["runs"][name]["score"]["bits_per_byte"], result["score"]["bits_per_byte"])
+             for name, result in evidence["runs"].items() if name in frozen["runs"]]
+    largest = max(abs(new - old) for old, new in pairs)
+    if largest > TOLERANCE:
+        findings.append(f"bits per byte differ from the frozen evidence by {largest:.6f}, more than {TOLERANCE}")
+    return findings, largest
+
+
+def score_table(evidence):
+    """The paper's table of section 5.3 as text."""
+    from tabulate import tabulate
+
+    rows = []
+    for name, result in evidence["runs"].items():
+        score, seconds = result["score"], result["seconds"]
+        delta = evidence["bits_per_byte_minus_baseline"].get(name)
+        rows.append([result["condition"], result["seed"], f"{score['bits_per_byte']:.6f}",
+                     "" if delta is None else f"{delta:+.6f}", f"{score['cross_entropy']:.5f}",
+                     f"{score['perplexity']:.4f}", f"{seconds['loop']:.1f}", f"{seconds['run']:.1f}",
+                     f"{result['peak_bytes'] / 2**20:.0f}"])
+    headers = ["condition", "seed", "bits/byte", "vs baseline", "CE (nats)", "perplexity", "loop s", "total s", "peak MiB"]
+    return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 8)
+
+
+def audit_table(audit):
+    """Where the tokens of each condition's stream went, and what never started, as text."""
+    from tabulate import tabulate
+
+    rows = []
+    for name, record in audit["training"].items():
+        tokens, documents, protected = record["tokens"], record["documents"], record["protected"]
+        rows.append([name, f"{documents['arrived']:,}", f"{documents['unstarted']:,}", f"{documents['cropped']:,}",
+                     *(f"{tokens[key] / tokens['arrived']:.1%}" for key in ("emitted", "discarded", "buffered")),
+                     f"{protected['tokens'] / tokens['arrived']:.1%}"])
+    headers = ["condition", "documents\narrived", "never\nstarted", "cropped", "tokens\nemitted", "tokens\ndiscarded",
+               "tokens\nbuffered", "tokens of the\nB-1 longest"]
+    return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 7)
+
+
+def smoothed(values, share=0.9):
+    """Exponential moving average without the bias of its start."""
+    mean, weight, out = 0.0, 0.0, []
+    for value in values:
+        mean, weight = share * mean + (1 - share) * value, share * weight + (1 - share)
+        out.append(mean / weight)
+    return out
+
+
+def save(figure, path):
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+    return path
+
+
+def draw_curves(evidence, directory, path):
+    """Training loss of every run over targets seen."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for name, result in evidence["runs"].items():
+        losses = [json.loads(line)["loss"] for line in (directory / name / "metrics.jsonl").read_text().splitlines()]
+        per_update = result["targets"] / result["updates"]
+        targets = [per_update * update / 1e3 for update in range(1, len(losses) + 1)]
+        style = "-" if result["seed"] == min(r["seed"] for r in evidence["runs"].values()) else "--"
+        axes.plot(targets, smoothed(losses), style, color=COLOURS.get(result["condition"]), label=name, linewidth=1.4)
+    axes.set(xlabel="training targets seen (thousands)", ylabel="training loss (nats a target, smoothed)",
+             title="Each condition learns on its own sample of the corpus:\ncompare scores, not training losses")
+    axes.legend(frameon=False)
+    return save(figure, path)
+
+
+def draw_scores(evidence, path):
+    """Official score of every run, one row a condition."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
+    axes, conditions = figure.add_subplot(), list(dict.fromkeys(r["condition"] for r in evidence["runs"].values()))
+    for result in evidence["runs"].values():
+        x, y = result["score"]["bits_per_byte"], conditions.index(result["condition"])
+        axes.plot(x, y, "o", color=COLOURS.get(result["condition"]), markersize=8)
+        axes.annotate(f"seed {result['seed']}", (x, y), (0, 8), textcoords="offset points", ha="center", fontsize=8)
+    axes.set(yticks=range(len(conditions)), yticklabels=conditions, xlabel="official score, bits per byte (lower is better)")
+    axes.set_ylim(len(conditions) - 0.5, -0.7)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_title("The official score samples what the baseline packer shows of the held-out shard")
+    return save(figure, path)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    parser.add_argument("--freeze", action="store_true", help="write the study's evidence beside this script")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
+    options = parser.parse_args(argv)
+    protocol_path, directory = ROOT / "protocols" / f"{options.study}.json", options.runs / options.study
+    protocol = read_json(protocol_path)
+    audit = read_json(directory / "audit/audit.json")
+    evidence = collect(protocol, read_runs(protocol, directory), input_list([protocol_path], ROOT))
+
+    print(f"\nWhere the training stream of each condition went ({audit['capacity']}-token rows, buffer {audit['buffer_size']})\n")
+    print(audit_table(audit))
+    print(f"\nOfficial score after {next(iter(evidence['runs'].values()))['targets']:,} training targets a run\n")
+    print(score_table(evidence), end="\n\n")
+    out = directory / "report"
+    write_json(out / "results.json", evidence)
+    figures = [draw_curves(evidence, directory, out / "learning_curves.png"), draw_scores(evidence, out / "scores.png")]
+
+    frozen, findings = HERE / f"{options.study}.json", []
+    if options.freeze:
+        freeze_json(frozen, evidence)
+    if frozen.exists():
+        findings, largest = compare(evidence, read_json(frozen))
+        print(*(f"FALSE {finding}" for finding in findings), sep="\n", end="\n" if findings else "")
+        print(f"frozen evidence {frozen.relative_to(ROOT)}: rows, plans and counts {'differ' if findings else 'equal'}; "
+              f"largest difference in bits per byte {largest:.6f}")
+    print(f"results: {out / 'results.json'}, {', '.join(map(str, figures))}; audit: {directory / 'audit'}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,172 @@
+"""A run is decided by its config: same bytes again, after any kill, and over any number of ranks; bad runs are refused."""
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import evidence
+import numpy as np
+import pytest
+import tiny_runs
+from loaders import rows
+from loaders.accounting import plan_sha256
+
+KEPT = ("model.safetensors", "evaluation_rows.npy")
+SCORED = ("score", "digests")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run directories of the tiny study, generated and not begun."""
+    return tiny_runs.build(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def finished(runs, tmp_path_factory):
+    """baseline_s43 trained without interruption."""
+    run = copy(runs, "baseline_s43", "finished")
+    tiny_runs.train(run)
+    return run
+
+
+def copy(runs, name, new):
+    """A copy of a run directory beside it, so that its relative data path holds."""
+    return shutil.copytree(runs / name, runs / new)
+
+
+def same(run, other):
+    return all((run / name).read_bytes() == (other / name).read_bytes() for name in KEPT) and all(
+        tiny_runs.result(run)[key] == tiny_runs.result(other)[key] for key in SCORED)
+
+
+def test_two_runs_of_one_config_write_the_same_bytes(runs, finished):
+    again = copy(runs, "baseline_s43", "again")
+    tiny_runs.train(again)
+    assert same(again, finished)
+    assert tiny_runs.losses(again) == tiny_runs.losses(finished)
+
+
+def kill_after(run, lines):
+    """Start training and SIGKILL it once metrics.jsonl holds that many lines (0: before the first update)."""
+    process = subprocess.Popen(tiny_runs.command(run), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 60
+    while (metrics.read_bytes().count(b"\n") if metrics.exists() else -1) < lines and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(runs, finished):
+    """Killed before the first checkpoint, between two, and again before the score."""
+    run = copy(runs, "baseline_s43", "killed")
+    assert [kill_after(run, lines) for lines in (1, 5, 9)] == [-signal.SIGKILL] * 3
+    assert not (run / "result.json").exists()
+    done = tiny_runs.train(run)
+    assert re.search(r"resumed after update (6|9|12) of 12", done.stderr)
+    assert same(run, finished)
+    assert tiny_runs.losses(run) == tiny_runs.losses(finished)
+    assert tiny_runs.result(run)["attempts"] > 1
+
+
+def test_a_checkpoint_of_another_config_or_code_is_refused_by_name(runs, finished):
+    run = copy(runs, "finished", "other")
+    (run / "result.json").unlink()
+    config = evidence.read_json(run / "config.json")
+    config["packing"]["buffer_size"] += 1
+    evidence.write_json(run / "config.json", config)
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "packing.buffer_size: frozen 20, new 21" in done.stderr
+    shutil.copy(runs / "baseline_s43/config.json", run / "config.json")
+    with open(run / "loader.py", "a") as file:
+        file.write("# changed\n")
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "loader.py" in done.stderr
+    assert not (run / "result.json").exists()
+
+
+def test_a_truncated_checkpoint_is_refused(runs, finished):
+    run = copy(runs, "finished", "truncated")
+    data = (run / "checkpoint.safetensors").read_bytes()
+    (run / "checkpoint.safetensors").write_bytes(data[: len(data) // 2])
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "checkpoint.safetensors: not a checkpoint" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_changed_data_is_refused(runs, tmp_path):
+    shutil.copytree(runs.parents[1], tmp_path / "all", dirs_exist_ok=True)
+    tokens = tmp_path / "all/data/tiny/train/tokens.npy"
+    data = tokens.read_bytes()
+    tokens.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    done = tiny_runs.train(tmp_path / "all/runs/tiny/baseline_s43", check=False)
+    assert done.returncode == 2 and "train/tokens.npy: SHA-256 differs" in done.stderr
+
+
+def test_an_unknown_config_key_is_refused(runs):
+    run = copy(runs, "baseline_s43", "surplus")
+    evidence.write_json(run / "config.json", {**evidence.read_json(run / "config.json"), "surplus": 1})
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "unknown key surplus" in done.stderr
+
+
+@pytest.mark.parametrize("change", [{"loss_limit": 1.0}, {"rate": 1e30}])
+def test_an_exploding_or_infinite_loss_stops_the_run(runs, change):
+    run = copy(runs, "baseline_s43", f"diverging_{next(iter(change))}")
+    config = evidence.read_json(run / "config.json")
+    config["training" if "loss_limit" in change else "optimizer"].update(
+        change if "loss_limit" in change else {"muon": {**config["optimizer"]["muon"], **change}})
+    evidence.write_json(run / "config.json", config)
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 1 and "config.json: update" in done.stderr and "loss" in done.stderr
+    assert not (run / "result.json").exists() and not (run / "model.safetensors").exists()
+
+
+def test_two_ranks_see_the_rows_of_one_process_and_agree_on_the_loss(runs, finished):
+    run = copy(runs, "baseline_s43", "ranks")
+    tiny_runs.train(run, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    one, two = tiny_runs.result(finished), tiny_runs.result(run)
+    assert two["environment"]["ranks"] == 2
+    for key in ("rows", "first_microbatch", "last_microbatch", "plan", "initial_weights"):
+        assert one["digests"][key] == two["digests"][key]
+    assert np.allclose(tiny_runs.losses(run), tiny_runs.losses(finished), rtol=1e-5)
+    assert two["score"]["targets"] == one["score"]["targets"]
+    assert two["score"]["bits_per_byte"] == pytest.approx(one["score"]["bits_per_byte"], rel=1e-4)
+
+
+def test_more_ranks_than_microbatches_are_refused(runs):
+    run = copy(runs, "baseline_s43", "indivisible")
+    done = tiny_runs.train(run, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", check=False)
+    assert done.returncode != 0 and "cannot be dealt to 3 ranks" in done.stderr
+
+
+def test_conditions_of_one_seed_start_from_the_same_weights_and_differ_in_rows(runs, finished):
+    others = [copy(runs, name, f"start_{name}") for name in ("random_crop_s43", "segmented_s43", "baseline_s44")]
+    for run in others:
+        tiny_runs.train(run)
+    first = tiny_runs.result(finished)["digests"]
+    crop, segmented, seed = (tiny_runs.result(run)["digests"] for run in others)
+    assert first["initial_weights"] == crop["initial_weights"] == segmented["initial_weights"] != seed["initial_weights"]
+    assert len({first["rows"], crop["rows"], segmented["rows"]}) == 3 and first["rows"] == seed["rows"]
+    assert first["evaluation_plan"] == crop["evaluation_plan"] == segmented["evaluation_plan"]
+
+
+def test_the_result_names_the_rows_that_the_plan_stands_for(runs, finished):
+    """Plan, tokens and row digest computed again outside the trainer."""
+    from loaders import best_fit_crop
+
+    data, tiny = runs.parents[1] / "data/tiny", tiny_runs.protocol()
+    load = {name: np.load(data / f"train/{name}.npy") for name in ("tokens", "lengths", "refill")}
+    microbatches = tiny_runs.UPDATES * 2
+    plan = best_fit_crop.plan(load["lengths"], capacity=tiny_runs.CONTEXT + 1, rows=2 * microbatches, buffer_size=20,
+                              refill=load["refill"])
+    reader = rows.RowReader(plan, load["tokens"], load["lengths"], tiny_runs.VOCABULARY - 4, tiny_runs.CONTEXT + 1)
+    digests, chained = [rows.digest(reader.rows(2 * i, 2 * i + 2)) for i in range(microbatches)], ""
+    for update in range(tiny_runs.UPDATES):
+        chained = rows.chain(chained, digests[2 * update : 2 * update + 2])
+    found = tiny_runs.result(finished)
+    assert found["digests"]["plan"] == plan_sha256(plan) and found["digests"]["rows"] == chained
+    assert (found["digests"]["first_microbatch"], found["digests"]["last_microbatch"]) == (digests[0], digests[-1])
+    assert found["targets"] == 2 * microbatches * tiny["packing"]["context"]

@@ -1,0 +1,73 @@
+"""A real HTTP server on this machine that is slow, cuts, shortens, lies, refuses, ignores or honours ranges."""
+
+import hashlib
+import random
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from corpora.downloads import CHUNK_BYTES
+
+CONTENT = random.Random(1).randbytes(40 * CHUNK_BYTES)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Answers by `plan`: a list of moods used one a request, the last one for ever; keeps what was asked."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.plan, self.requests, self.files, self.tag = ["good"], [], {}, '"one"'
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is part of these tests."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        server, asked = self.server, self.headers.get("Range")
+        server.requests.append((self.path, asked, time.monotonic()))
+        mood = server.plan.pop(0) if len(server.plan) > 1 else server.plan[0]
+        content = server.files.get(self.path.lstrip("/"), CONTENT)
+        if isinstance(mood, int):
+            return self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
+        if mood == "ignore" or self.headers.get("If-Range", server.tag) != server.tag:
+            start = 0
+        if start >= len(content):
+            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        lie = 5 if mood == "lie" else 0
+        span = {"Content-Range": f"bytes {start + lie}-{len(content) - 1}/{len(content)}"} if start else {}
+        tag = {} if mood == "untagged" else {"ETag": server.tag}
+        content = content[:-100] if mood == "short" else content
+        self.answer(206 if start else 200, content[start:], span | tag, mood)
+
+    def answer(self, status, body, headers, mood="good"):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if mood == "slow":
+            time.sleep(1)
+        self.wfile.write(body[:len(body) // 2] if mood == "cut" else body)
+        self.close_connection = mood in ("cut", "slow")
+
+
+@pytest.fixture
+def server():
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
