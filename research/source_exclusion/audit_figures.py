@@ -94,9 +94,8 @@ def token_fates(path, records):
     for number, fate in enumerate(FATES):
         place = (0.36 * number, 1.02)
         axes.annotate(FATE_NAMES[fate], place, xycoords="axes fraction", color=FATES[fate], weight="bold")
-    name, (emitted, discarded, buffered), _ = groups[0]
-    total = emitted + discarded + buffered
-    axes.set_title(f"{name}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
+    (emitted, _, buffered), total = groups[0][1], sum(groups[0][1])
+    axes.set_title(f"{next(iter(records))}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
                    f"{100 * buffered / total:.0f} wait in the buffer", pad=22)
     return _save(figure, path)
 

@@ -1,7 +1,9 @@
 """Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files or JSON lines."""
 
+import contextlib
 import glob
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +84,8 @@ def parquet_lengths(pattern, column, tokenizer):
     groups = [[file.row_group(group).num_rows for group in range(file.num_row_groups)] for file in files]
     tasks = [(path, group, column, tokenizer, key) for path, sizes in zip(paths, groups) for group in range(len(sizes))]
     encoded = in_order(encode_group, tasks, os.cpu_count())
-    lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
+    with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
+        lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
     return positive_integers("lengths", np.concatenate(lengths)), groups, paths
 
 
