@@ -1,0 +1,124 @@
+"""Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files or JSON lines."""
+
+import contextlib
+import glob
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from evidence import InputError, read_json, sha256_bytes, sha256_file
+from loaders.accounting import positive_integers
+from streams import make_packing, whole_stream
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_counts(path, what):
+    """int64 (n,) of a .npy of positive integers; InputError naming the file and the first entry that is not one."""
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a .npy file of plain numbers: {error}") from None
+    try:
+        return positive_integers(what, values)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def inputs_of(paths, root=ROOT):
+    """The `inputs` of an evidence file; a path outside the repository is named as the user gave it."""
+    named = {}
+    for path in map(Path, paths):
+        inside = path.resolve().is_relative_to(root)
+        named[path.resolve().relative_to(root).as_posix() if inside else str(path)] = sha256_file(path)
+    return [{"path": name, "sha256": digest} for name, digest in sorted(named.items())]
+
+
+def read_study(name, data):
+    """(protocol, data directory, paths read) of a study in protocols/, or of the path of a protocol."""
+    path = Path(name) if name.endswith(".json") else ROOT / "protocols" / f"{name}.json"
+    if not path.exists():
+        raise InputError(f"{path}: no such protocol; there are "
+                         f"{', '.join(sorted(other.stem for other in path.parent.glob('*.json')))}")
+    protocol = read_json(path)
+    for key in ("study", "conditions", "packing", "training", "evaluation", "audit", "seeds"):
+        if key not in protocol:
+            raise InputError(f"{path}: missing key {key}")
+    directory = data / protocol["study"]
+    if not (directory / "prepared.json").exists():
+        raise InputError(f"{directory}: not prepared; run python prepare.py --study {protocol['study']} first")
+    return protocol, directory, path
+
+
+def study_packing(protocol, loader):
+    """The Packing of a study's loader."""
+    packing = protocol["packing"]
+    return make_packing(loader, packing["context"] + 1, packing["buffer_size"], packing["span_seed"])
+
+
+def study_rows(protocol, split):
+    """Rows of a run's training, or of the official score on the validation stream."""
+    training = protocol["training"]
+    if split == "train":
+        return training["updates"] * training["accumulation"] * training["microbatch"]
+    return protocol["evaluation"]["targets"] // protocol["packing"]["context"]
+
+
+def study_stream(directory, split):
+    """The Stream of one split of prepared data."""
+    return whole_stream(*(read_counts(directory / split / f"{name}.npy", name) for name in ("lengths", "refill")))
+
+
+def parquet_lengths(pattern, column, tokenizer):
+    """(int64 (documents,) lengths, [documents of each row group of each file], files) of all files of a glob."""
+    from corpora.shards import open_parquet
+    from corpora.tokens import encode_group, in_order, progress
+
+    paths = [Path(path) for path in sorted(glob.glob(pattern))]
+    if not paths:
+        raise InputError(f"--parquet {pattern!r}: no file matches; quote the pattern, and check it with ls")
+    key = sha256_bytes(b"".join((tokenizer / name).read_bytes() for name in ("ranks.txt", "tokenizer.json")))
+    files = [open_parquet(path, column).metadata for path in paths]
+    groups = [[file.row_group(group).num_rows for group in range(file.num_row_groups)] for file in files]
+    tasks = [(path, group, column, tokenizer, key) for path, sizes in zip(paths, groups) for group in range(len(sizes))]
+    encoded = in_order(encode_group, tasks, os.cpu_count())
+    with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
+        lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
+    return positive_integers("lengths", np.concatenate(lengths)), groups, paths
+
+
+def json_lengths(paths, column, tokenizer):
+    """int64 (documents,) lengths, BOS included, of the texts of JSON-lines files."""
+    from corpora.files import read_documents
+    from corpora.tokenizer import make_encoding, read_tokenizer
+    from corpora.tokens import encode_text
+
+    encoding = make_encoding(*read_tokenizer(tokenizer))
+    lengths = [len(encode_text(encoding, text, f"document {number}")) + 1
+               for number, text in enumerate(read_documents(paths, column))]
+    if not lengths:
+        raise InputError(f"{paths[0]}: no documents")
+    return positive_integers("lengths", lengths)
+
+
+def read_user_stream(args):
+    """(Stream, [units of each file], int64 (units,) documents a unit, paths read)."""
+    from corpora.tokens import refill_batches
+
+    if args.lengths:
+        lengths, files, paths = read_counts(args.lengths, "lengths"), None, [args.lengths]
+    elif args.parquet:
+        lengths, files, paths = parquet_lengths(args.parquet, args.text_column, args.tokenizer)
+    else:
+        lengths, files, paths = json_lengths(args.jsonl, args.text_column, args.tokenizer), None, args.jsonl
+    if args.row_groups:
+        files, paths = [read_counts(args.row_groups, "row groups").tolist()], [*paths, args.row_groups]
+    groups = [group for file in files or [[len(lengths)]] for group in file]
+    if args.refill.isdecimal() and int(args.refill):
+        refill = refill_batches(groups, int(args.refill))
+    else:
+        refill, paths = read_counts(args.refill, "refill"), [*paths, args.refill]
+    stream = whole_stream(lengths, refill)
+    return (stream, list(map(len, files)), np.array(groups), paths) if files else (stream, [len(refill)], refill, paths)

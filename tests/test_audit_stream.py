@@ -1,0 +1,194 @@
+"""The audit reads every source alike, deals to ranks as a partition, and ends with 1 when a run or a claim is false.
+
+Cases 5, 9B (whole steps for all ranks) and hostile inputs of cases that tools of this kind got wrong.
+"""
+
+import json
+import runpy
+
+import audited_study
+import numpy as np
+import pytest
+
+import audit_stream
+import streams
+from audit_inputs import read_counts
+from evidence import InputError, read_json, write_json
+from streams import counted_by_ranks, deal, rank_streams, whole_stream
+
+
+def test_case_5_files_read_by_no_rank_and_by_several_are_listed():
+    assert counted_by_ranks([[0, 3], [4, 2], [3, 4], [5, 7]], 8) == ([1, 6], [3, 4])
+
+
+@pytest.mark.parametrize("files", [[8], [5, 3], [1, 1, 1, 5], [4, 4, 4]])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_dealing_is_a_partition_for_every_number_of_ranks(files, ranks):
+    shares = deal(files, ranks)
+    assert sorted(unit for share in shares for unit in share) == list(range(sum(files)))
+    assert shares[0][0] == 0 and all(share == sorted(share) for share in shares)
+
+
+def test_a_rank_reads_the_documents_and_batches_of_its_row_groups():
+    stream = whole_stream(np.arange(1, 11), np.array([2, 1, 3, 2, 2]))
+    first, second = rank_streams(stream, np.array([3, 3, 4]), [[0, 2], [1]])
+    assert first.documents.tolist() == [0, 1, 2, 6, 7, 8, 9] and first.refill.tolist() == [2, 1, 2, 2]
+    assert second.lengths.tolist() == [4, 5, 6] and second.refill.tolist() == [3]
+    with pytest.raises(InputError, match="crosses the end of a row group"):
+        rank_streams(stream, np.array([4, 6]), [[0], [1]])
+    with pytest.raises(InputError, match="rank 1 of 2 is dealt none"):
+        rank_streams(stream, np.array([3, 3, 4]), [[0, 1, 2], []])
+
+
+def run(capsys, *arguments):
+    """(exit code, printed text) of audit_stream."""
+    code = audit_stream.main([str(argument) for argument in arguments])
+    return code, capsys.readouterr().out
+
+
+@pytest.fixture
+def lengths(tmp_path):
+    """A file of 2,000 lognormal lengths."""
+    path = tmp_path / "lengths.npy"
+    np.save(path, np.random.Generator(np.random.PCG64(5)).lognormal(3, 1.2, 2000).astype(np.int64) + 1)
+    return path
+
+
+def user(path, out, *more):
+    """Arguments for an audit of the file `path` into the folder `out`."""
+    return ["--lengths", path, "--capacity", 65, "--buffer-size", 50, "--refill", 16, "--strata", "16,65,128",
+            "--out", out, *more]
+
+
+def test_ranks_take_equal_rows_protect_apart_and_their_union_is_their_sum(capsys, tmp_path, lengths):
+    code, printed = run(capsys, *user(lengths, tmp_path / "out", "--passes", 2, "--ranks", 4))
+    record = read_json(tmp_path / "out/audit.json")["training"]["baseline"]
+    assert code == 0 and "in each of 4 ranks its longest documents, together 196 of" in printed.splitlines()[0]
+    assert len({part["rows"] for part in record["ranks"]}) == 1
+    assert min(record["rows_left"]) == 0 < max(record["rows_left"])
+    for name in ("arrived", "emitted", "discarded", "buffered"):
+        assert record["tokens"][name] == sum(part["tokens"][name] for part in record["ranks"])
+    assert record["protected"]["documents"] == 4 * 49 and record["protected"]["started"] == 0
+    assert record["dealing"]["units_of_no_rank"] == record["dealing"]["units_of_several_ranks"] == []
+    assert record["dealing"]["documents_started_by_none"] == 2000 - record["documents"]["distinct_started"]
+
+
+def test_a_faulty_dealing_is_reported_unit_by_unit(capsys, tmp_path, lengths):
+    write_json(tmp_path / "deal.json", [[0, 3], [4, 2], [3, 4], [5, 7]])
+    np.save(tmp_path / "groups.npy", np.full(8, 250))
+    more = ["--rows", 800, "--deal", tmp_path / "deal.json", "--row-groups", tmp_path / "groups.npy"]
+    code, _ = run(capsys, *user(lengths, tmp_path / "out", *more))
+    dealing = read_json(tmp_path / "out/audit.json")["training"]["baseline"]["dealing"]
+    assert code == 0 and dealing["units_of_no_rank"] == [1, 6] and dealing["units_of_several_ranks"] == [3, 4]
+    assert dealing["documents_started_by_several"] > 0
+
+
+def test_passes_stop_before_anything_of_the_next_pass_arrives(capsys, tmp_path, lengths):
+    for passes in (1, 3):
+        run(capsys, *user(lengths, tmp_path / "out", "--passes", passes))
+        record = read_json(tmp_path / "out/audit.json")["training"]["baseline"]
+        assert (passes - 1) * 2000 < record["documents"]["arrived"] <= passes * 2000
+        run(capsys, *user(lengths, tmp_path / "more", "--rows", record["rows"] + 1))
+        longer = read_json(tmp_path / "more/audit.json")["training"]["baseline"]
+        assert longer["documents"]["arrived"] > passes * 2000
+
+
+def test_parquet_json_lines_and_lengths_of_one_corpus_give_equal_numbers(capsys, tmp_path):
+    _, data, _ = audited_study.build(tmp_path)
+    shards = audited_study.texts_of("train")
+    texts = [text for groups in shards.values() for group in groups for text in group]
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "corpus.jsonl").write_text(lines, encoding="utf-8")
+    common = ["--capacity", 33, "--buffer-size", 9, "--rows", 40, "--strata", "16,33"]
+    tokenizer, refill = ["--tokenizer", data / "tiny/tokenizer"], ["--refill", data / "tiny/train/refill.npy"]
+    sources = {
+        "lengths": ["--lengths", data / "tiny/train/lengths.npy", *refill],
+        "parquet": ["--parquet", data / "tiny/corpus/train_*.parquet", *tokenizer, "--refill", 8],
+        "json": ["--jsonl", tmp_path / "corpus.jsonl", *tokenizer, *refill],
+    }
+    for name, source in sources.items():
+        assert run(capsys, *source, *common, "--out", tmp_path / name)[0] == 0
+    records = [read_json(tmp_path / name / "audit.json")["training"]["baseline"] for name in sources]
+    assert records[0] == records[1] == records[2]
+
+
+def fake_runs(evidence, runs):
+    """A result.json for each run of the study with the digests that the audit derived."""
+    for condition, record in evidence["training"].items():
+        digests = {"plan": record["plan_sha256"], "rows": record["rows_sha256"],
+                   "evaluation_plan": evidence["evaluation"]["plan_sha256"]}
+        write_json(runs / f"tiny/{condition}_s43/result.json", {"digests": digests})
+
+
+def test_a_study_is_compared_with_its_runs_and_its_frozen_evidence(capsys, tmp_path, monkeypatch):
+    protocol, data, runs = audited_study.build(tmp_path)
+    monkeypatch.setattr(audit_stream, "HERE", tmp_path / "frozen")
+    arguments = ["--study", protocol, "--data", data, "--runs", runs]
+    code, printed = run(capsys, *arguments, "--freeze")
+    assert code == 0 and printed.startswith("baseline: the 8 longest of ") and "were never started." in printed
+    frozen = read_json(tmp_path / "frozen/tiny.json")
+    fake_runs(frozen, runs)
+    figures = {path.name: path.read_bytes() for path in (runs / "tiny/audit").glob("*.png")}
+    code, printed = run(capsys, *arguments)
+    assert code == 0 and "equals the frozen evidence" in printed and printed.count("rows and plans equal") == 3
+    assert len(figures) == 4
+    assert figures == {path.name: path.read_bytes() for path in (runs / "tiny/audit").glob("*.png")}
+    result = read_json(runs / "tiny/baseline_s43/result.json")
+    write_json(runs / "tiny/baseline_s43/result.json", {"digests": result["digests"] | {"rows": "0" * 64}})
+    code, printed = run(capsys, *arguments)
+    assert code == 1 and "FALSE baseline_s43: its rows is not what the audit derives" in printed
+    fake_runs(frozen, runs)
+    frozen["training"]["baseline"]["tokens"]["discarded"] += 1
+    write_json(tmp_path / "frozen/tiny.json", frozen)
+    code, printed = run(capsys, *arguments)
+    assert code == 1 and "tiny.json: differs at $.training.baseline.tokens.discarded" in printed
+
+
+def test_one_changed_token_changes_the_rows_digest_only(capsys, tmp_path, monkeypatch):
+    protocol, data, runs = audited_study.build(tmp_path)
+    monkeypatch.setattr(audit_stream, "HERE", tmp_path / "frozen")
+    arguments = ["--study", protocol, "--data", data, "--runs", runs]
+    run(capsys, *arguments)
+    before = read_json(runs / "tiny/audit/audit.json")
+    fake_runs(before, runs)
+    tokens = np.load(data / "tiny/train/tokens.npy")
+    np.save(data / "tiny/train/tokens.npy", tokens ^ 1)
+    code, printed = run(capsys, *arguments)
+    assert code == 1 and printed.count("its rows is not what the audit derives") == 3
+    assert "its plan is not" not in printed
+
+
+def test_a_protected_document_that_has_started_ends_with_exit_code_1(capsys, tmp_path, lengths, monkeypatch):
+    """Cutting documents first breaks the proposition's hypotheses: claimed for it, it must be seen to fail."""
+    assert run(capsys, *user(lengths, tmp_path / "out", "--policy", "segmented"))[0] == 0
+    monkeypatch.setattr(streams, "RETAINING", {"segment_first"})
+    code, printed = run(capsys, *user(lengths, tmp_path / "out", "--policy", "segmented"))
+    assert code == 1 and "of the longest documents have started" in printed and "the proposition fails" in printed
+
+
+@pytest.mark.parametrize("values, message", [
+    (np.array([3, 0, 2]), r"lengths\[1\]: expected 1\.\."), (np.array([3, -4]), r"lengths\[1\].*found -4"),
+    (np.array([3.0, 2.0]), "expected integers, found float64"),
+    (np.array([3, np.nan]), "expected integers, found float64"),
+    (np.array([], np.int64), "at least one positive integer"), (np.array([2**31]), r"lengths\[0\].*found 2147483648"),
+    (np.array([[3]]), "shape"), (np.array([{}], dtype=object), "not a .npy file of plain numbers"),
+])
+def test_hostile_lengths_are_refused_by_name(tmp_path, values, message):
+    np.save(tmp_path / "bad.npy", values, allow_pickle=True)
+    with pytest.raises(InputError, match=message):
+        read_counts(tmp_path / "bad.npy", "lengths")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--lengths", "none.npy"], "none.npy"),
+    (["--parquet", "none/*.parquet", "--tokenizer", "none"], "no file matches"),
+    (["--lengths", "LENGTHS", "--refill", "x.npy"], "x.npy"), (["--study", "nothing"], "no such protocol"),
+    (["--lengths", "LENGTHS", "--buffer-size", 10**6], "they fill no row"),
+    (["--lengths", "LENGTHS", "--ranks", 999], "is dealt none"),
+])
+def test_a_users_mistake_exits_2_and_names_the_cause(tmp_path, lengths, arguments, message, monkeypatch, capsys):
+    arguments = [str(lengths) if argument == "LENGTHS" else str(argument) for argument in arguments]
+    monkeypatch.setattr("sys.argv", ["audit_stream.py", *arguments, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(audited_study.SCRIPTS / "audit_stream.py"), run_name="__main__")
+    assert ended.value.code == 2 and message in capsys.readouterr().err
