@@ -65,7 +65,8 @@ def build(root, updates=20):
     write_json(data / "prepared.json", {"files": {}})
     demo = json.loads((ROOT / "protocols/demo.json").read_bytes())
     protocol = demo | {
-        "study": "tiny", "audit": {"strata": [4, 16, 33, 64]},
+        "study": "tiny",
+        "audit": {"strata": [4, 16, 33, 64], "repeated": demo["audit"]["repeated"] | {"context": 24, "passes": 3}},
         "corpus": demo["corpus"] | {"train_shards": train, "validation_shard": validation},
         "packing": {"buffer_size": 9, "context": 32, "refill_batch": 8, "span_seed": 314159265},
         "training": demo["training"] | {"updates": updates, "accumulation": 2, "microbatch": 4},

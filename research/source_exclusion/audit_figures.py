@@ -142,10 +142,10 @@ def usable_buffer(path, curves):
     return _save(figure, path)
 
 
-def draw(out, records, curves):
+def draw(out, records, curves, prefix=""):
     """Write all figures of {name: record} and the training streams' curves into a folder; return their paths."""
     training = {name: record for name, record in records.items() if name != "validation"}
+    figures = {"started_by_length": (started_by_length, records), "token_fates": (token_fates, records),
+               "exposure": (exposure, training), "usable_buffer": (usable_buffer, curves)}
     with plt.rc_context(STYLE):
-        return [started_by_length(out / "started_by_length.png", records),
-                token_fates(out / "token_fates.png", records), exposure(out / "exposure.png", training),
-                usable_buffer(out / "usable_buffer.png", curves)]
+        return [figure(out / f"{prefix}{name}.png", shown) for name, (figure, shown) in figures.items()]

@@ -36,8 +36,15 @@ def inputs_of(paths, root=ROOT):
     return [{"path": name, "sha256": digest} for name, digest in sorted(named.items())]
 
 
+def study_inputs(protocol_path, directory, names):
+    """The `inputs` of a study's evidence, named as in the repository wherever the prepared data lie."""
+    named = {f"protocols/{protocol_path.name}": protocol_path,
+             **{f"data/{directory.name}/{name}": directory / name for name in names}}
+    return [{"path": name, "sha256": sha256_file(path)} for name, path in sorted(named.items())]
+
+
 def read_study(name, data):
-    """(protocol, data directory, paths read) of a study in protocols/, or of the path of a protocol."""
+    """(protocol, data directory, path of the protocol) of a study in protocols/, or of the path of a protocol."""
     path = Path(name) if name.endswith(".json") else ROOT / "protocols" / f"{name}.json"
     if not path.exists():
         raise InputError(f"{path}: no such protocol; there are "

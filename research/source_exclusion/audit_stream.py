@@ -3,18 +3,20 @@
 An exact account from document lengths alone: where each token went, which documents were started, which positions
 within them were shown, and what the official score samples (paper, sections 5.1 and 6).
 
-    audit_stream.py --study demo [--freeze]
+    audit_stream.py --study demo [--repeated] [--freeze]
     audit_stream.py --lengths FILE.npy --policy baseline --capacity 2049 --buffer-size 1000 --refill 128 --passes 3 \\
         --strata 128,512,2049,16384 --out DIR [--ranks 8 [--row-groups FILE.npy] [--deal FILE.json]]
     audit_stream.py --parquet 'shards/*.parquet' --tokenizer data/demo/tokenizer ...
     audit_stream.py --jsonl FILE... --tokenizer data/demo/tokenizer ...
 
 Reads   protocols/NAME.json, data/NAME/ (prepare.py) and, where runs exist, runs/NAME/*/result.json; or your files
-Writes  audit.json and four figures: in runs/NAME/audit/, or in --out; with --freeze research/source_exclusion/NAME.json
+Writes  audit.json (repeated.json) and four figures: in runs/NAME/audit/, or in --out; with --freeze
+        research/source_exclusion/NAME.json (repeated_NAME.json)
 Needs   NumPy, numba, matplotlib, tabulate; torch for --study; pyarrow and tiktoken for texts
 About   five seconds for `demo`, half a minute for `climbmix` on one core
 
-A study's trained runs are compared with the audit by hash: their plan, and the rows they consumed. Where the study has
+--repeated audits not what the runs read but whole passes of the training documents, under every policy that the
+protocol lists. A study's trained runs are compared with the audit by hash: their plan, and the rows they consumed. Where the study has
 frozen evidence, the audit must equal it. Exit 1: a run or the frozen evidence differs, an account does not
 balance, or a document was started that the proposition of section 3 says waits in the buffer.
 """
@@ -29,8 +31,10 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 import numpy as np  # noqa: E402
 
-from evidence import first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from audit_inputs import inputs_of, read_study, read_user_stream, study_packing, study_rows, study_stream  # noqa: E402
+from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
+from audit_inputs import (  # noqa: E402
+    inputs_of, read_study, read_user_stream, study_inputs, study_packing, study_rows, study_stream
+)
 from audit_records import Unbalanced, audit, join_ranks  # noqa: E402
 from streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes  # noqa: E402
 from audit_tables import finding, tables  # noqa: E402
@@ -69,26 +73,49 @@ def compare_runs(protocol, runs, records, validation):
     return found
 
 
+def planned_audit(stream, packing, edges, rows):
+    """(plan, record, (fitting, held) over the stream) of one policy."""
+    plan = packing.plan(stream, rows)
+    record, _, _, curve = audit(plan, stream, packing, edges, stream.lengths, rows)
+    return plan, record, curve
+
+
 def audit_study(args):
     """(evidence, records, curves, runs compared, the output directory) of a study."""
     protocol, directory, protocol_path = read_study(args.study, args.data)
     edges, records, curves = protocol["audit"]["strata"], {}, {}
-    stream = study_stream(directory, "train")
+    stream, row_count = study_stream(directory, "train"), study_rows(protocol, "train")
     for condition, loader in protocol["conditions"].items():
-        packing, row_count = study_packing(protocol, loader), study_rows(protocol, "train")
-        plan = packing.plan(stream, row_count)
-        records[condition], _, _, curves[condition] = audit(plan, stream, packing, edges, stream.lengths, row_count)
+        packing = study_packing(protocol, loader)
+        plan, records[condition], curves[condition] = planned_audit(stream, packing, edges, row_count)
         records[condition]["rows_sha256"] = rows_sha256(plan, directory, "train", protocol, stream, packing)
-    held_out, row_count = study_stream(directory, "validation"), study_rows(protocol, "validation")
     packing = study_packing(protocol, POLICIES["baseline"][0])
-    validation = audit(packing.plan(held_out, row_count), held_out, packing, edges, held_out.lengths, row_count)[0]
-    paths = [directory / split / f"{name}.npy" for split in ("train", "validation") for name in ("lengths", "refill")]
-    paths += [protocol_path, directory / "train/tokens.npy", directory / "tokenizer/tokenizer.json"]
+    held_out, row_count = study_stream(directory, "validation"), study_rows(protocol, "validation")
+    _, validation, _ = planned_audit(held_out, packing, edges, row_count)
+    names = [f"{split}/{name}.npy" for split in ("train", "validation") for name in ("lengths", "refill")]
+    names += ["train/tokens.npy", "tokenizer/tokenizer.json"]
     evidence = {"study": protocol["study"], "capacity": packing.capacity, "buffer_size": packing.buffer_size,
-                "inputs": inputs_of(paths), "training": records, "evaluation": validation}
+                "inputs": study_inputs(protocol_path, directory, names), "training": records, "evaluation": validation}
     runs = args.runs / protocol["study"]
     compared = compare_runs(protocol, runs, records, validation)
     return evidence, {**records, "validation": validation}, curves, compared, runs / "audit"
+
+
+def audit_repeated(args):
+    """As audit_study, of whole passes of the training documents under every policy that the protocol lists."""
+    protocol, directory, protocol_path = read_study(args.study, args.data)
+    repeated, stream, records, curves = protocol["audit"]["repeated"], study_stream(directory, "train"), {}, {}
+    capacity, buffer_size = repeated["context"] + 1, protocol["packing"]["buffer_size"]
+    for policy in repeated["policies"]:
+        if policy not in POLICIES:
+            raise InputError(f"{protocol_path}: audit.repeated.policies: expected {list(POLICIES)}, found {policy!r}")
+        packing = make_packing(POLICIES[policy][0], capacity, buffer_size, protocol["packing"]["span_seed"])
+        row_count = rows_of_passes(stream, packing, repeated["passes"])
+        _, records[policy], curves[policy] = planned_audit(stream, packing, protocol["audit"]["strata"], row_count)
+    inputs = study_inputs(protocol_path, directory, ["train/lengths.npy", "train/refill.npy"])
+    evidence = {"study": protocol["study"], "capacity": capacity, "buffer_size": buffer_size,
+                "passes": repeated["passes"], "inputs": inputs, "training": records}
+    return evidence, records, curves, [], args.runs / protocol["study"] / "audit"
 
 
 # ------------------------------------------------------------------------------------- a user's data
@@ -174,6 +201,7 @@ def parse_arguments(argv):
     parser.add_argument("--row-groups", metavar="FILE", help=".npy: documents a row group (default: refill batches)")
     parser.add_argument("--deal", metavar="FILE", help="JSON: the row groups of each rank, instead of in turn")
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the results on your own data")
+    parser.add_argument("--repeated", action="store_true", help="whole passes, as the study's protocol says")
     parser.add_argument("--freeze", action="store_true", help="write the study's evidence beside this script")
     parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
@@ -182,8 +210,8 @@ def parse_arguments(argv):
         parser.error("--out DIR is needed: where the results go")
     if (args.parquet or args.jsonl) and not args.tokenizer:
         parser.error("--tokenizer DIR is needed to count the tokens of texts, for example data/demo/tokenizer")
-    if args.freeze and not args.study:
-        parser.error("--freeze is for studies")
+    if (args.freeze or args.repeated) and not args.study:
+        parser.error("--freeze and --repeated are for studies")
     args.passes = args.passes or (None if args.rows or args.targets else 1)
     return args
 
@@ -192,16 +220,18 @@ def main(argv=None):
     from audit_figures import draw
 
     args = parse_arguments(argv)
+    audit_source = audit_repeated if args.repeated else audit_study if args.study else audit_user
     try:
-        evidence, records, curves, runs, out = audit_study(args) if args.study else audit_user(args)
+        evidence, records, curves, runs, out = audit_source(args)
     except Unbalanced as error:
         print(f"FALSE the account does not balance: {error}")
         return 1
     print(*(finding(*item) for item in records.items()), sep="\n")
     print(tables(records))
-    write_json(out / "audit.json", {**evidence, "runs": runs} if args.study else evidence)
-    figures = draw(out, records, curves)
-    frozen = HERE / f"{evidence['study']}.json" if args.study else None
+    result, prefix = (out / "repeated.json", "repeated_") if args.repeated else (out / "audit.json", "")
+    write_json(result, {**evidence, "runs": runs} if audit_source is audit_study else evidence)
+    figures = draw(out, records, curves, prefix)
+    frozen = HERE / f"{prefix}{evidence['study']}.json" if args.study else None
     if args.freeze:
         freeze_json(frozen, evidence)
     frozen = frozen if frozen and frozen.exists() else None
@@ -211,7 +241,7 @@ def main(argv=None):
         print(f"{run['run']}: {'rows and plans equal' if all(run.values()) else 'DIFFERS FROM'} what the audit derives")
     for line in false or [f"equals the frozen evidence {frozen}"] * bool(frozen):
         print(f"FALSE {line}" if false else line)
-    print(f"results: {out / 'audit.json'} and {', '.join(path.name for path in figures)}")
+    print(f"results: {result} and {', '.join(path.name for path in figures)}")
     return 1 if false else 0
 
 

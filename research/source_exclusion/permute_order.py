@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from audit_inputs import inputs_of, read_study, study_packing, study_rows, study_stream  # noqa: E402
+from audit_inputs import read_study, study_inputs, study_packing, study_rows, study_stream  # noqa: E402
 from audit_records import first_over_capacity_start, planned_account, protected_record  # noqa: E402
 from streams import POLICIES, Stream  # noqa: E402
 
@@ -109,7 +109,7 @@ def main(argv=None):
     evidence = {"study": protocol["study"], "policy": args.policy, "capacity": packing.capacity,
                 "buffer_size": packing.buffer_size, "rows": rows, "as_stored": as_stored, "orders": orders,
                 "ranges": span,
-                "inputs": inputs_of([path, *(directory / "train" / f"{name}.npy" for name in ("lengths", "refill"))])}
+                "inputs": study_inputs(path, directory, ["train/lengths.npy", "train/refill.npy"])}
     return conclude(evidence, args, packing)
 
 
