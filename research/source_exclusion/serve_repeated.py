@@ -32,7 +32,6 @@ from evidence import (  # noqa: E402
 )
 from audit_inputs import inputs_of, read_counts, read_study, study_packing, study_stream  # noqa: E402
 from audit_records import Unbalanced  # noqa: E402
-from served_report import draw, print_tables, sentence, steady_sentence  # noqa: E402
 from service import (  # noqa: E402
     bounds, broken_bounds, class_edges, class_record, first_of_classes, follow_passes, longest_records, pass_records,
     sampled, steady_record
@@ -125,6 +124,8 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
+    from served_report import draw, print_tables, sentence, steady_sentence
+
     args = parse_arguments(argv)
     stream, packing, inputs, study = study_input(args) if args.study else user_input(args)
     try:

@@ -10,27 +10,29 @@ def sentence(name, evidence):
     """The finding in one sentence."""
     last = evidence["steady"]["last_passes"]
     rates = [evidence["passes"][0]["discarded"], last["discarded"] / last["passes"]]
-    per_pass = " in the first pass and ".join(f"{100 * rate / evidence['tokens']:.1f} %" for rate in rates)
-    discarded = f"{per_pass} at the end" if any(rates) else "nothing"
-    begun = "no document is longer than a row, and none has to wait"
-    if evidence["longest"]:
-        longest = evidence["longest"][0]
-        first = longest["first_begun"]
-        begun = (f"the longest ({longest['length']:,} tokens) is " +
-                 (f"first begun in pass {first['pass']:,}" if first else f"not begun in {evidence['replayed']:,} passes") +
-                 f", and no sooner than pass {longest['bound']['pass']:,} it could")
-    return (f"{name}: repeating {evidence['documents']:,} documents, {begun}; of a pass's tokens {discarded} is "
-            "discarded.")
+    shares = " in the first pass and ".join(f"{100 * rate / evidence['tokens']:.1f} %" for rate in rates)
+    discarded = f"{shares} of the tokens are discarded at the end" if any(rates) else "no token is discarded"
+    return f"{name}: repeating {evidence['documents']:,} documents, {_longest_begun(evidence)}; {discarded}."
+
+
+def _longest_begun(evidence):
+    if not evidence["longest"]:
+        return "none is longer than a row, and none has to wait"
+    longest = evidence["longest"][0]
+    begun = longest["first_begun"]
+    when = f"first begun in pass {begun['pass']:,}" if begun else f"not begun in {evidence['replayed']:,} passes"
+    return f"the longest ({longest['length']:,} tokens) is {when} (earliest possible: {longest['bound']['pass']:,})"
 
 
 def steady_sentence(steady, passes):
     """Whether the passes have become alike."""
     waiting, repeats = steady["waiting_unchanged_from_pass"], steady["state_repeats"]
-    same = f"The waiting documents are the same from the end of pass {waiting:,} on" if waiting else (
-        "The waiting documents still change at the end")
-    again = (f
-             "each document is begun once a pass for ever") if repeats else f"no state comes back in {passes:,} passes"
-    return f"{same}; {again}."
+    same = (f"What waits is the same from the end of pass {waiting:,} on" if waiting else
+            "What waits still changes at the end")
+    if not repeats:
+        return f"{same}; no state comes back in {passes:,} passes."
+    return (f"{same}; everything repeats from pass {repeats['equals_pass'] + 1:,} on with period "
+            f"{repeats['period']:,}, so each document is begun once a pass for ever.")
 
 
 def print_tables(evidence):
