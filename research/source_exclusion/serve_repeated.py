@@ -143,13 +143,14 @@ def main(argv=None):
     print_tables(evidence)
     write_json(out, evidence)
     write_atomic(out.with_suffix(".csv"), table)
+    written = [out, out.with_suffix(".csv").name]
     if evidence["longest"]:
-        draw(out.with_suffix(".png"), *drawn)
+        written.append(draw(out.with_suffix(".png"), *drawn).name)
     if study:
         false += compare(HERE / f"served_{study}{name.removeprefix('served')}.json", evidence, args.freeze)
     for line in false:
         print(f"FALSE {line}")
-    print(f"results: {out}, with .csv and .png beside it")
+    print("results:", *written)
     return 1 if false else 0
 
 

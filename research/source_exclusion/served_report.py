@@ -10,14 +10,15 @@ def sentence(name, evidence):
     """The finding in one sentence."""
     last = evidence["steady"]["last_passes"]
     rates = [evidence["passes"][0]["discarded"], last["discarded"] / last["passes"]]
-    shares = " in the first pass and ".join(f"{100 * rate / evidence['tokens']:.1f} %" for rate in rates)
-    discarded = f"{shares} of the tokens are discarded at the end" if any(rates) else "no token is discarded"
+    first, final = (f"{100 * rate / evidence['tokens']:.1f} %" for rate in rates)
+    discarded = (f"{first} of the tokens are discarded in the first pass, {final} in the last ones" if any(rates) else
+                 "no token is discarded")
     return f"{name}: repeating {evidence['documents']:,} documents, {_longest_begun(evidence)}; {discarded}."
 
 
 def _longest_begun(evidence):
     if not evidence["longest"]:
-        return "none is longer than a row, and none has to wait"
+        return "none is longer than a row"
     longest = evidence["longest"][0]
     begun = longest["first_begun"]
     when = f"first begun in pass {begun['pass']:,}" if begun else f"not begun in {evidence['replayed']:,} passes"
@@ -59,7 +60,7 @@ def print_tables(evidence):
 
 
 def draw(path, lengths, bound, first, passes):
-    """First pass of service and its bound by the length of the document, both logarithmic."""
+    """First pass of service and its bound by the length of the document, both logarithmic; the path."""
     documents = len(lengths)
     longer = np.flatnonzero(lengths >= min(bound, default=lengths.max() + 1))
     begun, never = longer[first[longer] > 0], longer[first[longer] == 0]
@@ -78,3 +79,4 @@ def draw(path, lengths, bound, first, passes):
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130, metadata={"Software": None})
         plt.close(figure)
+    return path
