@@ -12,9 +12,11 @@ import pytest
 import audit_stream
 import freeze_length_histogram
 import permute_order
+import recount
 import serve_repeated
 import verify_source_exclusion
 from evidence import Checks, read_json, write_json
+from streams import POLICIES
 from verify_source_exclusion import compare, expected_of, leaves
 
 FROZEN = ["length_histogram_tiny", "paper_thresholds", "permutations_tiny", "repeated_tiny", "served_tiny",
@@ -130,3 +132,12 @@ def test_missing_data_and_an_unknown_name_cannot_be_checked(study, tmp_path, cap
         arguments = [str(path), "--protocols", str(study / "protocols"), "--data", str(tmp_path)]
         assert verify_source_exclusion.run_script(verify_source_exclusion.main, arguments) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_recount_loses_and_makes_up_no_token_of_any_document(policy, study):
+    lengths, refill = (np.load(study / f"data/tiny/train/{name}.npy") for name in ("lengths", "refill"))
+    stream = recount.Stream(lengths, refill, policy, capacity=20, buffer_size=7, seed=1, passes=4)
+    assert stream.buffered.sum() and (stream.discarded.sum() > 0) == (policy != "lossless")
+    assert (stream.length + stream.added == stream.emitted + stream.discarded + stream.buffered).all()
+    assert stream.emitted.sum() == 20 * stream.rows and len(stream.length) == 4 * len(lengths)

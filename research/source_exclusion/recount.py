@@ -92,7 +92,6 @@ class Stream:
 
     plan: int64 (segments, 5), columns row, arrival, bos, start, count; document, length, added (BOS), emitted,
     discarded, buffered, segments: int64 (arrivals,); whole: bool (arrivals,); left, held, fitting: int64 (segments,).
-    `balanced`: no token of any arrival is lost or made up.
     """
 
     def __init__(self, lengths, refill, policy, *, capacity, buffer_size, seed, rows=None, passes=None):
@@ -108,8 +107,6 @@ class Stream:
         self._read(table, seed)
         keys = np.array(packer.keys, np.int64)
         self.buffered = self._sum(self._origin(keys & NUMBERS)[0], keys >> NUMBER_BITS)
-        leaves = self.emitted + self.discarded + self.buffered
-        self.balanced = bool((self.length + self.added == leaves).all())
 
     def _read(self, table, seed):
         """Plan and account from the table of selections."""

@@ -149,7 +149,7 @@ def class_edges(longest, capacity):
 def at_the_bound(replay, lengths, reached):
     """Of the lengths over a row, whether the first document of at least each was begun in its bound's refill."""
     first = np.array(replay.first)
-    begun = [first[(lengths >= length) & (first > 0)].min(initial=2**62) for length in reached]
+    begun = [int(first[(lengths >= length) & (first > 0)].min(initial=2**62)) for length in reached]
     return {"distinct": len(reached), "bound_after_the_replay": begun.count(2**62),
             "first_begun_at_the_bound": sum(end == found for (_, end), found in zip(reached.values(), begun))}
 

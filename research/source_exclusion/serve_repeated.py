@@ -30,7 +30,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 from evidence import (  # noqa: E402
     InputError, first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json
 )
-from audit_inputs import inputs_of, read_counts, read_study, study_packing, study_stream  # noqa: E402
+from audit_inputs import inputs_of, read_counts, read_study, study_inputs, study_packing, study_stream  # noqa: E402
 from audit_records import Unbalanced  # noqa: E402
 from service import (  # noqa: E402
     bounds, broken_bounds, class_edges, class_record, first_of_classes, follow_passes, longest_records, pass_records,
@@ -48,9 +48,9 @@ MORE_PASSES = 100
 def study_input(args):
     """(stream, packing, inputs, study name) of a prepared study."""
     protocol, directory, path = read_study(args.study, args.data)
-    paths = [path, *(directory / "train" / f"{name}.npy" for name in ("lengths", "refill"))]
+    inputs = study_inputs(path, directory, ["train/lengths.npy", "train/refill.npy"])
     packing = study_packing(protocol, POLICIES[args.policy][0])
-    return study_stream(directory, "train"), packing, inputs_of(paths), protocol["study"]
+    return study_stream(directory, "train"), packing, inputs, protocol["study"]
 
 
 def user_input(args):

@@ -35,7 +35,7 @@ from recount_records import protected, ratio, record, rows_sha256  # noqa: E402
 from recount_served import served  # noqa: E402
 
 ORDERS = 20
-NOT_CHECKED, MISSING = object(), object()
+NOT_CHECKED = object()
 LOADERS = {"best_fit_crop": "baseline", "random_span": "random_crop", "segment_first": "segmented"}
 REPORTED = {16384: 789, 32768: 196, 65536: 39, 131072: 9, 290219: 1}  # length: documents; the paper, section 5.2
 STREAM_FILES = ("train/lengths.npy", "train/refill.npy")
@@ -93,19 +93,12 @@ class Study:
 # ----------------------------------------------------------------------------------------- evidence
 
 
-def recounted(stream, edges):
-    """The record of a stream; a planner that lost or made up tokens is no reference."""
-    if not stream.balanced:
-        raise AssertionError(f"{stream.policy}: the recount does not balance")
-    return record(stream, edges)
-
-
 def study_audit(study):
     """audit_stream.py --study: what the runs read, and the validation stream."""
     batch, records = study.training_rows(), {}
     for condition, loader in study.protocol["conditions"].items():
         stream = study.stream(LOADERS[loader], rows=math.prod(batch))
-        records[condition] = {**recounted(stream, study.edges), "rows_sha256": NOT_CHECKED}
+        records[condition] = {**record(stream, study.edges), "rows_sha256": NOT_CHECKED}
         if study.has_tokens():
             bos = read_json(study.file("tokenizer/tokenizer.json"))["bos"]
             records[condition]["rows_sha256"] = rows_sha256(stream, study.array("train/tokens.npy"), bos, *batch[:2])
@@ -113,14 +106,14 @@ def study_audit(study):
     held_out = study.stream("baseline", "validation", rows=rows)
     names = [*STREAM_FILES, "validation/lengths.npy", "validation/refill.npy", "train/tokens.npy"]
     return {**study.about([*names, "tokenizer/tokenizer.json"]), "training": records,
-            "evaluation": recounted(held_out, study.edges)}
+            "evaluation": record(held_out, study.edges)}
 
 
 def repeated_audit(study):
     """audit_stream.py --repeated: whole passes under every policy."""
     repeated = study.protocol["audit"]["repeated"]
     horizon = {"capacity": repeated["context"] + 1, "passes": repeated["passes"]}
-    records = {policy: recounted(study.stream(policy, **horizon), study.edges) for policy in repeated["policies"]}
+    records = {policy: record(study.stream(policy, **horizon), study.edges) for policy in repeated["policies"]}
     return {**study.about(), **horizon, "training": records}
 
 
@@ -197,6 +190,13 @@ def expected_of(path, protocols, data):
 # --------------------------------------------------------------------------------------- comparison
 
 
+class Nothing:
+    """Stands for a key that is not there."""
+
+    def __repr__(self):
+        return "nothing"
+
+
 def leaves(value, path=""):
     """(key path, value) of every number, text and empty container of a JSON value."""
     if value and isinstance(value, dict):
@@ -214,24 +214,19 @@ def part_of(path):
     return re.sub(r"\[\d+\]", "", ".".join(path.split(".")[:3]))
 
 
-def show(value):
-    """A value for a message."""
-    return "nothing" if value is MISSING else repr(value)
-
-
 def compare(checks, name, expected, found):
     """One check a part of the file."""
-    expected, found = dict(leaves(expected)), dict(leaves(found))
+    expected, found, nothing = dict(leaves(expected)), dict(leaves(found)), Nothing()
     for part, paths in groupby(sorted({*expected, *found}, key=part_of), key=part_of):
-        left_out, paths = "", [(path, expected.get(path, MISSING), found.get(path, MISSING)) for path in paths]
+        left_out, paths = "", [(path, expected.get(path, nothing), found.get(path, nothing)) for path in paths]
         wrong = [(path, want, have) for path, want, have in paths
                  if want is not NOT_CHECKED and (type(want) is not type(have) or want != have)]
         if any(want is NOT_CHECKED for _, want, _ in paths):
             left_out = "; not checked without train/tokens.npy: " + ", ".join(p for p, w, _ in paths if w is NOT_CHECKED)
-        text = f"{len(paths)} values" if len(paths) > 1 else show(paths[0][2])
+        text = f"{len(paths)} values" if len(paths) > 1 else repr(paths[0][2])
         if wrong:
             path, want, have = wrong[0]
-            text = f"{path}: expected {show(want)}, found {show(have)} ({len(wrong)} of {len(paths)} values differ)"
+            text = f"{path}: expected {want!r}, found {have!r} ({len(wrong)} of {len(paths)} values differ)"
         checks.expect(not wrong, f"{name}: {part}: {text}{left_out}")
 
 
