@@ -12,7 +12,6 @@ import pytest
 
 import audit_stream
 import streams
-from audit_inputs import read_counts
 from evidence import InputError, read_json, write_json
 from streams import counted_by_ranks, deal, rank_streams, whole_stream
 
@@ -166,17 +165,28 @@ def test_a_protected_document_that_has_started_ends_with_exit_code_1(capsys, tmp
     assert code == 1 and "of the longest documents have started" in printed and "the proposition fails" in printed
 
 
-@pytest.mark.parametrize("values, message", [
-    (np.array([3, 0, 2]), r"lengths\[1\]: expected 1\.\."), (np.array([3, -4]), r"lengths\[1\].*found -4"),
+HOSTILE = [
+    (np.array([3, 0, 2]), "lengths[1]: expected 1.."), (np.array([3, -4]), "found -4"),
     (np.array([3.0, 2.0]), "expected integers, found float64"),
     (np.array([3, np.nan]), "expected integers, found float64"),
-    (np.array([], np.int64), "at least one positive integer"), (np.array([2**31]), r"lengths\[0\].*found 2147483648"),
+    (np.array([], np.int64), "at least one positive integer"), (np.array([2**31]), "found 2147483648"),
     (np.array([[3]]), "shape"), (np.array([{}], dtype=object), "not a .npy file of plain numbers"),
-])
-def test_hostile_lengths_are_refused_by_name(tmp_path, values, message):
+]
+
+
+def ended(monkeypatch, capsys, *arguments):
+    """(exit code, text on stderr) of the script as a user runs it."""
+    monkeypatch.setattr("sys.argv", ["audit_stream.py", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_of:
+        runpy.run_path(str(audited_study.SCRIPTS / "audit_stream.py"), run_name="__main__")
+    return exit_of.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("values, message", HOSTILE)
+def test_hostile_lengths_are_refused_by_name(tmp_path, values, message, monkeypatch, capsys):
     np.save(tmp_path / "bad.npy", values, allow_pickle=True)
-    with pytest.raises(InputError, match=message):
-        read_counts(tmp_path / "bad.npy", "lengths")
+    code, said = ended(monkeypatch, capsys, "--lengths", tmp_path / "bad.npy", "--out", tmp_path / "out")
+    assert code == 2 and "bad.npy: " in said and message in said and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -187,8 +197,35 @@ def test_hostile_lengths_are_refused_by_name(tmp_path, values, message):
     (["--lengths", "LENGTHS", "--ranks", 999], "is dealt none"),
 ])
 def test_a_users_mistake_exits_2_and_names_the_cause(tmp_path, lengths, arguments, message, monkeypatch, capsys):
-    arguments = [str(lengths) if argument == "LENGTHS" else str(argument) for argument in arguments]
-    monkeypatch.setattr("sys.argv", ["audit_stream.py", *arguments, "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(audited_study.SCRIPTS / "audit_stream.py"), run_name="__main__")
-    assert ended.value.code == 2 and message in capsys.readouterr().err
+    arguments = [lengths if argument == "LENGTHS" else argument for argument in arguments]
+    code, said = ended(monkeypatch, capsys, *arguments, "--out", tmp_path)
+    assert code == 2 and message in said
+
+
+def test_whole_passes_of_a_study_are_audited_under_every_policy_and_compared_with_what_is_frozen(
+        capsys, tmp_path, monkeypatch):
+    protocol, data, runs = audited_study.build(tmp_path)
+    monkeypatch.setattr(audit_stream, "HERE", tmp_path / "frozen")
+    arguments = ["--study", protocol, "--data", data, "--runs", runs, "--repeated"]
+    code, printed = run(capsys, *arguments, "--freeze")
+    result = read_json(runs / "tiny/audit/repeated.json")
+    assert code == 0 and result == read_json(tmp_path / "frozen/repeated_tiny.json")
+    assert list(result["training"]) == sorted(streams.POLICIES) and result["capacity"] == 25
+    assert all(2 * 101 < record["documents"]["arrived"] <= 3 * 101 for record in result["training"].values())
+    assert {path.name for path in (runs / "tiny/audit").iterdir()} == {"repeated.json", *(
+        f"repeated_{name}.png" for name in ("exposure", "started_by_length", "token_fates", "usable_buffer"))}
+    changed = json.loads(protocol.read_bytes())
+    changed["audit"]["repeated"]["passes"] = 2
+    write_json(protocol, changed)
+    code, printed = run(capsys, *arguments)
+    assert code == 1 and "repeated_tiny.json: differs at $.inputs[2].sha256" in printed
+
+
+def test_a_policy_that_does_not_exist_is_refused_by_name(tmp_path, monkeypatch, capsys):
+    protocol, data, runs = audited_study.build(tmp_path)
+    changed = json.loads(protocol.read_bytes())
+    changed["audit"]["repeated"]["policies"].append("newest_first")
+    write_json(protocol, changed)
+    arguments = ["--study", protocol, "--data", data, "--runs", runs, "--repeated"]
+    code, said = ended(monkeypatch, capsys, *arguments)
+    assert code == 2 and "audit.repeated.policies: expected" in said and "found 'newest_first'" in said

@@ -1,0 +1,74 @@
+"""Do the files on this disk have the SHA-256 that the manifests record?
+
+    check_manifests.py [--freeze]
+
+Reads   manifests/frozen.sha256 and every JSON file under research/: missing, changed and extra files are found; and
+        manifests/NAME.sha256 for every protocol NAME whose data/NAME is there
+Writes  with --freeze, manifests/frozen.sha256 anew from the JSON files under research/
+Needs   Python's standard library. About a second
+
+Exit 1: a file is not what a manifest says. Data not prepared here is named and left out.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from evidence import (
+    Checks, InputError, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
+)
+
+ROOT = Path(__file__).resolve().parent
+FROZEN = "manifests/frozen.sha256"
+
+
+def frozen_files(root):
+    """{path relative to the repository: SHA-256} of the frozen evidence, every JSON file under research/."""
+    return {path.relative_to(root).as_posix(): sha256_file(path) for path in (root / "research").rglob("*.json")}
+
+
+def frozen_findings(listed, root):
+    """Every way the evidence under research/ departs from the list."""
+    inside = {name.removeprefix("research/"): digest for name, digest in listed.items()}
+    return [f"research/{finding}" for finding in manifest_findings(inside, root / "research")
+            if not finding.endswith(": extra") or finding.endswith(".json: extra")]
+
+
+def data_findings(listed, directory):
+    """Every way prepared data depart from the list, in the folders that it lists."""
+    folders = {name.split("/")[0] for name in listed}
+    return [finding for finding in manifest_findings(listed, directory)
+            if not finding.endswith(": extra") or finding.split("/")[0] in folders]
+
+
+def report(checks, name, count, findings):
+    """One check a manifest; its findings line by line."""
+    checks.expect(not findings, f"{name}: {count} files" + (f", {len(findings)} findings" if findings else ""))
+    for finding in findings:
+        print(f"     {finding}")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--freeze", action="store_true", help="write manifests/frozen.sha256 anew")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    args = parser.parse_args(argv)
+    if args.freeze:
+        digests = frozen_files(args.root)
+        write_atomic(args.root / FROZEN, format_manifest(digests))
+        print(f"{len(digests)} files: {args.root / FROZEN}")
+        return 0
+    checks, listed = Checks(), read_manifest(args.root / FROZEN)
+    report(checks, FROZEN, len(listed), frozen_findings(listed, args.root))
+    for protocol in sorted((args.root / "protocols").glob("*.json")):
+        manifest, data = args.root / f"manifests/{protocol.stem}.sha256", args.root / "data" / protocol.stem
+        if not manifest.exists() or not data.exists():
+            print(f"left out {protocol.stem}: no {'manifest' if data.exists() else data}")
+            continue
+        listed = read_manifest(manifest)
+        report(checks, manifest.relative_to(args.root), len(listed), data_findings(listed, data))
+    return checks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))
