@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evidence import InputError, read_json, write_json
+from list_replay import SlowReplay, small_worlds
 from loaders import best_fit_crop, lossless
 from loaders.accounting import ARRIVAL, COUNT, ledger, protected
 
@@ -19,51 +20,6 @@ from audit_records import Unbalanced  # noqa: E402
 from streams import make_packing, whole_stream  # noqa: E402
 
 LOADERS = {"baseline": best_fit_crop, "lossless": lossless}
-
-
-class SlowReplay:
-    """The rule in words, on a list of [tokens left, arrival, begun]; `.passes` has what each pass ended with."""
-
-    def __init__(self, lengths, refill, capacity, buffer_size, passes, policy):
-        self.lengths, self.capacity, self.policy = lengths, capacity, policy
-        self.buffer, self.arrived, self.space = [], 0, capacity
-        self.emitted = self.discarded = 0
-        self.first, self.begun, self.passes = [0] * len(lengths), [0] * len(lengths), []
-        for _ in range(passes):
-            for size in refill:
-                for document in range(self.arrived % len(lengths), self.arrived % len(lengths) + size):
-                    self.buffer.append([lengths[document], self.arrived, False])
-                    self.arrived += 1
-                while len(self.buffer) >= buffer_size:
-                    self.select()
-            self.passes.append((self.emitted, self.discarded, sum(entry[0] for entry in self.buffer), self.state()))
-
-    def select(self):
-        fitting = [entry for entry in self.buffer if entry[0] <= self.space]
-        entry = min(fitting, key=lambda e: (-e[0], e[1])) if fitting else min(self.buffer, key=lambda e: (e[0], e[1]))
-        document, taken = entry[1] % len(self.lengths), min(entry[0], self.space)
-        if not entry[2]:
-            self.first[document] = self.first[document] or self.arrived
-            self.begun[document] += 1
-        self.emitted += taken
-        self.space = self.space - taken or self.capacity
-        entry[0], entry[2] = entry[0] - taken, True
-        if entry[0] == 0 or self.policy == "baseline":
-            self.discarded += entry[0]
-            self.buffer.remove(entry)
-
-    def state(self):
-        return self.space, sorted((left, arrival - self.arrived, begun) for left, arrival, begun in self.buffer)
-
-
-def small_worlds(count):
-    """Seeded (lengths, refill, capacity, buffer_size): short corpora, many of them with documents of equal length."""
-    random = np.random.Generator(np.random.PCG64(11))
-    for _ in range(count):
-        documents, batch = int(random.integers(1, 12)), int(random.integers(1, 6))
-        lengths = random.integers(1, int(random.choice([4, 12, 40])), documents).tolist()
-        sizes = np.diff([*range(0, documents, batch), documents]).tolist()
-        yield lengths, sizes, int(random.integers(2, 9)), int(random.integers(1, 15))
 
 
 def setting(lengths, refill, capacity, buffer_size, policy):
@@ -193,12 +149,14 @@ def study(tmp_path, monkeypatch):
 def test_a_study_is_replayed_frozen_and_compared(study, tmp_path, policy, capsys):
     study += ["--policy", policy]
     assert serve_repeated.main([*study, "--longest", "3", "--freeze"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    name = "served_small.json" if policy == "baseline" else "served_small_lossless.json"
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    name = {"baseline": "served_small.json", "lossless": "served_small_lossless.json"}[policy]
     frozen = read_json(tmp_path / name)
     longest = frozen["longest"][0]
     begun, bound = longest["first_begun"]["pass"], longest["bound"]["pass"]
     assert begun >= bound and f"first begun in pass {begun} (earliest possible: {bound})" in first
+    lengths = len(np.unique(np.load(tmp_path / "data/small/train/lengths.npy").clip(8))) - 1
+    assert second.startswith(f"For {lengths} of {lengths} different lengths")
     assert first.startswith(f"small, {policy}: repeating 40 documents, the longest ({longest['length']} tokens)")
     out = tmp_path / "runs/small/audit" / name.replace("_small", "")
     assert (out.read_bytes(), frozen["study"]) == ((tmp_path / name).read_bytes(), "small")
