@@ -1,4 +1,4 @@
-"""A slow replay of a repeated corpus on lists of entries, and small corpora: what the compiled replay is compared with."""
+"""A slow replay of a repeated corpus on lists of entries, and small corpora for it to check the compiled one on."""
 
 import numpy as np
 
