@@ -45,8 +45,10 @@ runs: setup ## the six run directories of STUDY
 run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index or UUID), or with DEVICE=cpu
 	$(PY) run_all.py --study $(STUDY) $(DEVICE_ARGUMENTS)
 
-audit: setup ## exact audit of every trained run of STUDY
+audit: setup ## exact audit of STUDY's streams, and of the rows its runs consumed
 	$(PY) research/source_exclusion/audit_stream.py --study $(STUDY)
+	$(PY) research/source_exclusion/match_stream.py --study $(STUDY)
+	$(PY) research/source_exclusion/permute_order.py --study $(STUDY)
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)

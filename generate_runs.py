@@ -96,7 +96,7 @@ SCHEMA = {
                  "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT,
                  "timer_skip": NATURAL, "updates": COUNT},
     "evaluation": {"microbatch": COUNT, "targets": COUNT},
-    "audit": {"strata": [COUNT]},
+    "audit": {"repeated": {"context": COUNT, "passes": COUNT, "policies": [NAME]}, "strata": [COUNT]},
 }
 
 
