@@ -9,7 +9,7 @@ scans of the buffer a placement) on the first rows of a stream, every loader on 
 Reads   nothing
 Writes  a temporary file of 8 bytes a document, removed at the end
 Needs   NumPy, numba, torch; Linux, for the peak memory of a process
-About   40 seconds and 2.5 GB of memory, 0.8 GB of disk
+About   40 seconds and 3.4 GB of memory, 0.8 GB of disk
 
 Exit 1: the account of a size is wrong, takes more than in proportion to its documents, or, for 100 million, 30 seconds
 or 4 GB; the baseline gives other segments than the reference, is not 1,000 times as fast, or takes a second or more.
