@@ -53,5 +53,5 @@ audit: setup ## exact audit of STUDY's streams, and of the rows its runs consume
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)
 
-benchmark: setup ## planners side by side: documents a second and the ratio to the list-based reference
-	$(PY) research/source_exclusion/benchmark_planners.py
+benchmark: setup ## planners and audits side by side: speeds, ratios to the list-based reference, growth up to 100 M documents
+	$(PY) research/source_exclusion/benchmark_audit.py

@@ -193,7 +193,8 @@ def first_difference(old, new, where="$"):
     if isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             return f"{where}: {len(old)} entries frozen, {len(new)} new"
-        return next(filter(None, (first_difference(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(old, new)))), None)
+        found = (first_difference(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(old, new)))
+        return next(filter(None, found), None)
     return None if old == new and type(old) is type(new) else f"{where}: frozen {old!r}, new {new!r}"
 
 

@@ -2,7 +2,7 @@
 
 Reads   config.json (made by generate_runs.py), the prepared data it names, loader.py and loaders/ beside this file
 Writes  beside config.json: metrics.jsonl (a line an update), checkpoint.safetensors (resume point), model.safetensors
-        (final weights), evaluation_rows.npy (nats, bytes, targets a row), result.json (last of all)
+        (final weights), evaluation_rows.npy (nats, supplied bytes, raw bytes, targets a row), result.json (last of all)
 Needs   torch; about a minute on two CPU cores for the demo, 20 minutes on one H100-class GPU for the paper's recipe
 
     python train.py config.json --device cpu
@@ -54,7 +54,7 @@ def norm(x):
 
 
 def rotate(x, cos, sin):
-    """Rotary position: channel i of the first half pairs with channel i of the second. x is (batch, heads, time, head)."""
+    """Rotary position of x (batch, heads, time, head): channel i of the first half pairs with i of the second."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos + second * sin, second * cos - first * sin], dim=-1)
 
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         if self.gate is not None:
             gate = 2 * torch.sigmoid(self.gate(x[..., : self.gate_channels]))
             v = v + gate.unsqueeze(-1) * value_embedding.view(v.shape)
-        q, k = norm(rotate(q, *rotary)), norm(rotate(k, *rotary))
+        q, k = norm(rotate(q, *rotary)).type_as(v), norm(rotate(k, *rotary)).type_as(v)  # autocast may widen norms
         y = attend(q, k, v.transpose(1, 2))
         return self.output(y.transpose(1, 2).reshape(batch, time_, width))
 
@@ -117,7 +117,8 @@ class Model(nn.Module):
         letters = [window_pattern[i % len(window_pattern)] for i in range(layers - 1)] + ["L"]
         self.windows = [context // 2 if letter == "S" else context for letter in letters]
         self.token_embedding = nn.Embedding(vocabulary, width)
-        self.value_embeddings = nn.ModuleDict({str(i): nn.Embedding(vocabulary, width) for i in range(layers) if gated[i]})
+        self.value_embeddings = nn.ModuleDict(
+            {str(i): nn.Embedding(vocabulary, width) for i in range(layers) if gated[i]})
         self.blocks = nn.ModuleList(Block(width, heads, gate_channels if gated[i] else 0) for i in range(layers))
         self.residual_scales = nn.Parameter(torch.empty(layers))
         self.embedding_scales = nn.Parameter(torch.empty(layers))
@@ -163,7 +164,7 @@ def build_model(settings, vocabulary, context):
 
 
 def describe(config, vocabulary):
-    """Size and cost of a training run, counted on a meta-device model of a protocol's or a run's config: exact integers.
+    """Size and cost of the training run of a protocol or a run's config, counted on a meta-device model: exact integers.
 
     FLOPs a token: six times the weights that multiply (all but embeddings and per-layer scales), plus twelve times
     width times window summed over layers. Source: recipe facts; paper sections 4 and 5.3.
@@ -338,7 +339,8 @@ class Muon:
             })
 
     def state(self):
-        return {f"muon/{i}/{key}": group[key] for i, group in enumerate(self.groups) for key in ("momentum", "second_moment")}
+        return {f"muon/{i}/{key}": group[key] for i, group in enumerate(self.groups)
+                for key in ("momentum", "second_moment")}
 
     @torch.no_grad()
     def step(self, rate_scale, momentum, decay):
@@ -465,7 +467,8 @@ def score(forward, reader, microbatch, byte_tables, ranks):
     """
     supplied, raw = (torch.from_numpy(table.astype(np.int64)).to(forward.device) for table in byte_tables)
     statistics = torch.zeros(reader.count, 4, dtype=torch.float64, device=forward.device)
-    ranges = [(first, min(first + microbatch, reader.count)) for first in ranks.deal(range(0, reader.count, microbatch))]
+    firsts = ranks.deal(range(0, reader.count, microbatch))
+    ranges = [(first, min(first + microbatch, reader.count)) for first in firsts]
     stream = rows.stream(reader, ranges, forward.device)
     for (first, last), (_, inputs, targets) in zip(ranges, bar(stream, "scoring", len(ranges))):
         nats, counted = forward.nats(inputs, targets).double(), supplied[targets] > 0
@@ -573,18 +576,18 @@ def train(config, forward, optimizer, split, progress, ranks, after_update):
     microbatch, accumulation = settings["microbatch"], settings["accumulation"]
     if accumulation % ranks.count:
         raise InputError(f"training.accumulation: {accumulation} microbatches cannot be dealt to {ranks.count} ranks")
-    first_row = progress["update"] * accumulation * microbatch
-    last_row = settings["updates"] * accumulation * microbatch
+    updates = range(progress["update"], settings["updates"])
+    first_row, last_row = (update * accumulation * microbatch for update in (updates.start, updates.stop))
     ranges = [(row, row + microbatch) for row in ranks.deal(range(first_row, last_row, microbatch))]
     stream = rows.stream(split.reader, ranges, forward.device)
     began = time.perf_counter() - progress["loop_seconds"]
-    for update in bar(range(progress["update"], settings["updates"]), "training", settings["updates"] - progress["update"]):
+    for update in bar(updates, "training", len(updates)):
         started = time.perf_counter()
         batches = (next(stream) for _ in range(accumulation // ranks.count))
         loss, digests = run_update(forward, batches, accumulation * microbatch * context, ranks)
         if not loss <= settings["loss_limit"]:
             raise Diverged(f"update {update}: loss {loss} is not finite or above the limit {settings['loss_limit']}")
-        rate_scale = optimizer.step(update, settings["updates"])
+        rate_scale = optimizer.step(update, updates.stop)
         if forward.device.type == "cuda":
             torch.cuda.synchronize()
         now = time.perf_counter()
@@ -635,7 +638,7 @@ def prepare_model(config, device):
     return model.to(device), digest
 
 
-class Run:
+class RunDirectory:
     """One run directory: its config, the files it writes, and what must be equal for a checkpoint to go on."""
 
     def __init__(self, config_path, device, ranks):
@@ -664,7 +667,8 @@ class Run:
         """After an update: one line of metrics and, when one is due, a checkpoint."""
         if not self.writes:
             return
-        line = {"update": progress["update"], "loss": loss, "rate_scale": rate_scale, "seconds": progress["loop_seconds"]}
+        line = {"update": progress["update"], "loss": loss, "rate_scale": rate_scale,
+                "seconds": progress["loop_seconds"]}
         with open(self.metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
         settings = self.config["training"]
@@ -687,25 +691,25 @@ def run(config_path, device):
     """Train, score and write result.json; return it. Goes on from checkpoint.safetensors when there is one."""
     began = time.perf_counter()
     ranks = Ranks(device)
-    run_ = Run(config_path, device, ranks)
-    config, settings = run_.config, run_.config["training"]
+    directory = RunDirectory(config_path, device, ranks)
+    config, settings = directory.config, directory.config["training"]
     torch.set_num_threads(settings["threads"])
     torch.use_deterministic_algorithms(device.type == "cpu")
     size = describe(config, config["vocabulary"])
     model, initial_weights = prepare_model(config, device)
     forward, optimizer = Forward(model, settings, device), Optimizer(model, config["optimizer"], settings["precision"])
-    training = Split(run_.data, "train", importlib.import_module("loader"), config, size["rows"])
-    progress = run_.resume(model, optimizer)
+    training = Split(directory.data, "train", importlib.import_module("loader"), config, size["rows"])
+    progress = directory.resume(model, optimizer)
     began -= progress["run_seconds"]
 
     def after_update(loss, rate_scale):
         progress["run_seconds"] = time.perf_counter() - began
-        run_.record(model, optimizer, progress, loss, rate_scale)
+        directory.record(model, optimizer, progress, loss, rate_scale)
 
     train(config, forward, optimizer, training, progress, ranks, after_update)
     scoring_began = time.perf_counter()
-    validation = Split(run_.data, "validation", best_fit_crop, config, config["evaluation"]["targets"] // model.context)
-    byte_tables = [np.load(run_.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
+    validation = Split(directory.data, "validation", best_fit_crop, config, config["evaluation"]["targets"] // model.context)
+    byte_tables = [np.load(directory.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
     statistics = score(forward, validation.reader, config["evaluation"]["microbatch"], byte_tables, ranks)
     ended = time.perf_counter()
     result = {
@@ -716,15 +720,15 @@ def run(config_path, device):
         "peak_bytes": peak_bytes(device),
         "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
                     "score": ended - scoring_began, "run": ended - began},
-        "digests": {"config": evidence.sha256_file(config_path), "code": run_.identity["code"],
+        "digests": {"config": evidence.sha256_file(config_path), "code": directory.identity["code"],
                     "initial_weights": initial_weights, "weights": weights_digest(model),
                     "plan": plan_sha256(training.plan), "evaluation_plan": plan_sha256(validation.plan),
                     **{key: progress[key] for key in ("rows", "first_microbatch", "last_microbatch")}},
         "environment": {"torch": torch.__version__, "numpy": np.__version__, "ranks": ranks.count,
                         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"},
     }
-    if run_.writes:
-        run_.finish(model, statistics, result)
+    if directory.writes:
+        directory.finish(model, statistics, result)
     ranks.close()
     return result
 
@@ -733,7 +737,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path, nargs="?", help="config.json of a run directory")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--describe", type=Path, metavar="PROTOCOL", help="print a protocol's size and cost as JSON; train nothing")
+    parser.add_argument("--describe", type=Path, metavar="PROTOCOL", help="print a protocol's size and cost as JSON")
     options = parser.parse_args(argv)
     if options.describe:
         protocol = evidence.read_json(options.describe)
@@ -748,8 +752,8 @@ def main(argv=None):
     except Diverged as error:
         print(f"train.py: {options.config}: {error}", file=sys.stderr)
         return 1
-    score_ = result["score"]
-    print(f"{score_['bits_per_byte']:.6f} bits per byte over {score_['targets']} targets: {options.config.parent / 'result.json'}")
+    bits, targets = result["score"]["bits_per_byte"], result["score"]["targets"]
+    print(f"{bits:.6f} bits per byte over {targets:,} targets: {options.config.parent / 'result.json'}")
     return 0
 
 

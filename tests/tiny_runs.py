@@ -25,7 +25,8 @@ def protocol(**training):
     tiny["tokenizer"]["vocabulary"] = VOCABULARY
     tiny["packing"].update(context=CONTEXT, buffer_size=20, refill_batch=8)
     tiny["model"].update(layers=3, width=32, heads=2, gate_channels=8)
-    tiny["training"].update(updates=UPDATES, microbatch=2, accumulation=2, checkpoint_every=3, logit_chunk=50, threads=1)
+    tiny["training"].update(updates=UPDATES, microbatch=2, accumulation=2, checkpoint_every=3, threads=1)
+    tiny["training"]["logit_chunk"] = 50
     tiny["training"].update(training)
     tiny["evaluation"] = {"targets": 24 * CONTEXT, "microbatch": 5}
     tiny["audit"]["strata"] = [8, CONTEXT + 1, 100]

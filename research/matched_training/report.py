@@ -1,7 +1,7 @@
 """What did the six matched runs score, and how do the interventions differ from their same-seed baseline?
 
 Reads   protocols/NAME.json, runs/NAME/<run>/{result.json,metrics.jsonl}, runs/NAME/audit/audit.json (audit_stream.py)
-Writes  runs/NAME/report/: results.json, learning_curves.png, scores.png; with --freeze research/matched_training/NAME.json
+Writes  runs/NAME/report/{results.json,learning_curves.png,scores.png}; with --freeze research/matched_training/NAME.json
 Needs   matplotlib, tabulate; all runs of the study finished and audited. About two seconds
 
     report.py --study demo [--freeze]
@@ -20,7 +20,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-from evidence import InputError, first_difference, freeze_json, input_list, read_json, run_script, write_json  # noqa: E402
+from evidence import (  # noqa: E402
+    InputError, first_difference, freeze_json, input_list, read_json, run_script, write_json,
+)
 
 TOLERANCE = 0.02
 EXACT = ("plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights")
@@ -83,7 +85,8 @@ def score_table(evidence):
                      "" if delta is None else f"{delta:+.6f}", f"{score['cross_entropy']:.5f}",
                      f"{score['perplexity']:.4f}", f"{seconds['loop']:.1f}", f"{seconds['run']:.1f}",
                      f"{result['peak_bytes'] / 2**20:.0f}"])
-    headers = ["condition", "seed", "bits/byte", "vs baseline", "CE (nats)", "perplexity", "loop s", "total s", "peak MiB"]
+    headers = ["condition", "seed", "bits/byte", "vs baseline", "CE (nats)", "perplexity", "loop s", "total s",
+               "peak MiB"]
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 8)
 
 
@@ -144,7 +147,8 @@ def draw_scores(evidence, path):
         x, y = result["score"]["bits_per_byte"], conditions.index(result["condition"])
         axes.plot(x, y, "o", color=COLOURS.get(result["condition"]), markersize=8)
         axes.annotate(f"seed {result['seed']}", (x, y), (0, 8), textcoords="offset points", ha="center", fontsize=8)
-    axes.set(yticks=range(len(conditions)), yticklabels=conditions, xlabel="official score, bits per byte (lower is better)")
+    axes.set(yticks=range(len(conditions)), yticklabels=conditions)
+    axes.set_xlabel("official score, bits per byte (lower is better)")
     axes.set_ylim(len(conditions) - 0.5, -0.7)
     axes.grid(axis="x", alpha=0.3)
     axes.set_title("The official score samples what the baseline packer shows of the held-out shard")
@@ -162,7 +166,8 @@ def main(argv=None):
     audit = read_json(directory / "audit/audit.json")
     evidence = collect(protocol, read_runs(protocol, directory), input_list([protocol_path], ROOT))
 
-    print(f"\nWhere the training stream of each condition went ({audit['capacity']}-token rows, buffer {audit['buffer_size']})\n")
+    rows = f"{audit['capacity']}-token rows, buffer {audit['buffer_size']}"
+    print(f"\nWhere the training stream of each condition went ({rows})\n")
     print(audit_table(audit))
     print(f"\nOfficial score after {next(iter(evidence['runs'].values()))['targets']:,} training targets a run\n")
     print(score_table(evidence), end="\n\n")
@@ -176,8 +181,8 @@ def main(argv=None):
     if frozen.exists():
         findings, largest = compare(evidence, read_json(frozen))
         print(*(f"FALSE {finding}" for finding in findings), sep="\n", end="\n" if findings else "")
-        print(f"frozen evidence {frozen.relative_to(ROOT)}: rows, plans and counts {'differ' if findings else 'equal'}; "
-              f"largest difference in bits per byte {largest:.6f}")
+        verdict = "differs" if findings else "rows, plans and counts equal"
+        print(f"frozen evidence {frozen.relative_to(ROOT)}: {verdict}; bits per byte within {largest:.6f}")
     print(f"results: {out / 'results.json'}, {', '.join(map(str, figures))}; audit: {directory / 'audit'}")
     return 1 if findings else 0
 

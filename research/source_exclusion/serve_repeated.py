@@ -13,10 +13,10 @@ Reads   protocols/NAME.json, data/NAME/train/{lengths,refill}.npy; or an .npy wi
 Writes  runs/NAME/audit/served.json (served_lossless.json), or --out; beside it the same name with .csv: one line for
         each pass, and .png; with --freeze research/source_exclusion/served_NAME.json (served_NAME_lossless.json)
 Needs   NumPy, numba, tabulate, matplotlib
-About   3 seconds for 32,000 documents and 1,100 passes on one core, 2 minutes for 850,000
+About   3 seconds for 32,000 documents and 1,100 passes on one core, a minute for 850,000
 
-Exit 1: a document was begun before the bound or its first class member after it, a protected document was begun, the
-account does not balance, or the frozen evidence differs.
+Exit 1: of the documents of some length and more the first was begun before its bound, or later than in its refill; a
+protected document was begun; the account does not balance; or the frozen evidence differs.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    from served_report import draw, print_tables, sentence, steady_sentence
+    from served_report import bound_sentence, draw, print_tables, sentence, steady_sentence
 
     args = parse_arguments(argv)
     stream, packing, inputs, study = study_input(args) if args.study else user_input(args)
@@ -139,6 +139,7 @@ def main(argv=None):
     table = "".join(",".join(map(str, line)) + "\n" for line in lines).encode()
     evidence |= {"study": study, "policy": args.policy, "inputs": inputs, "all_passes_sha256": sha256_bytes(table)}
     print(sentence(f"{study or args.lengths}, {args.policy}", evidence))
+    print(bound_sentence(**evidence["lengths_over_a_row"]))
     print(steady_sentence(evidence["steady"], evidence["replayed"]))
     print_tables(evidence)
     write_json(out, evidence)

@@ -25,6 +25,13 @@ def _longest_begun(evidence):
     return f"the longest ({longest['length']:,} tokens) is {when} (earliest possible: {longest['bound']['pass']:,})"
 
 
+def bound_sentence(distinct, first_begun_at_the_bound, bound_after_the_replay):
+    """How often the bound is the date."""
+    after = f"; for {bound_after_the_replay:,} that lies after the replay" if bound_after_the_replay else ""
+    return (f"For {first_begun_at_the_bound:,} of {distinct:,} different lengths over a row, the first document of at "
+            f"least that length is begun in the very refill of its bound{after}.")
+
+
 def steady_sentence(steady, passes):
     """Whether the passes have become alike."""
     waiting, repeats = steady["waiting_unchanged_from_pass"], steady["state_repeats"]

@@ -1,0 +1,172 @@
+"""Frozen files are strict, canonical and closed: the same content gives the same bytes, and any departure is named."""
+
+import json
+import math
+import shutil
+import stat
+import subprocess
+
+import evidence
+import pytest
+from evidence import InputError
+from hypothesis import given
+from hypothesis import strategies as st
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12,
+)
+
+
+# --------------------------------------------------------------------------------------------- JSON
+
+
+@given(JSON)
+def test_any_json_value_survives_the_round_trip_and_a_strict_parser(value):
+    data = evidence.canonical_json(value)
+    assert evidence.parse_json(data, "here") == value == json.loads(data)
+    assert data.endswith(b"\n") and b"\r" not in data and evidence.canonical_json(json.loads(data)) == data
+
+
+def test_key_order_does_not_change_the_bytes():
+    one, other = {"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}
+    assert evidence.canonical_json(one) == evidence.canonical_json(other)
+
+
+def test_large_integers_and_floats_are_exact():
+    value = {"big": 2**70 + 1, "third": 1 / 3, "text": "NaN"}
+    assert evidence.parse_json(evidence.canonical_json(value), "here") == value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, {1, 2}, b"x"])
+def test_what_is_not_json_is_refused_with_the_keys_path(value):
+    with pytest.raises(InputError, match=r"\$\.runs\[1\]\.loss"):
+        evidence.canonical_json({"runs": [{"loss": 1.0}, {"loss": value}]})
+    with pytest.raises(InputError, match="not a string"):
+        evidence.canonical_json({1: "key"})
+
+
+@pytest.mark.parametrize("data, reason", [
+    (b'{"a": NaN}', "NaN"), (b'{"a": Infinity}', "Infinity"), (b'{"a": 1, "a": 2}', "twice"), (b'{"a": 1', "JSON"),
+    (b"\xff", "utf-8"),
+])
+def test_loose_json_is_refused_naming_the_file(tmp_path, data, reason):
+    (tmp_path / "loose.json").write_bytes(data)
+    with pytest.raises(InputError, match=f"loose.json.*{reason}"):
+        evidence.read_json(tmp_path / "loose.json")
+
+
+def test_missing_and_unknown_keys_are_named():
+    with pytest.raises(InputError, match="p.json: missing key b, c"):
+        evidence.require_keys({"a": 1}, "abc", "p.json")
+    with pytest.raises(InputError, match="p.json: unknown key d"):
+        evidence.require_keys({"a": 1, "d": 1}, "a", "p.json")
+    with pytest.raises(InputError, match="expected an object, found list"):
+        evidence.require_keys([], "a", "p.json")
+
+
+@pytest.mark.parametrize("old, new, where", [
+    ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, r"\$\.a\[1\]\.b: frozen 2, new 3"),
+    ({"a": 1}, {"b": 1}, r"\$\.a: only in the frozen"),
+    ({}, {"b": 1}, r"\$\.b: only in the new"),
+    ([1, 2], [1], r"2 entries frozen, 1 new"),
+    (1, True, "frozen 1, new True"),
+    (1, 1.0, "frozen 1, new 1.0"),
+])
+def test_the_first_difference_is_named(tmp_path, old, new, where):
+    evidence.freeze_json(tmp_path / "f.json", old)
+    evidence.freeze_json(tmp_path / "f.json", old)
+    before = (tmp_path / "f.json").read_bytes()
+    with pytest.raises(InputError, match=where):
+        evidence.freeze_json(tmp_path / "f.json", new)
+    assert (tmp_path / "f.json").read_bytes() == before
+
+
+# -------------------------------------------------------------------------------------------- files
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    """The disk fills up during the flush."""
+    evidence.write_atomic(tmp_path / "f", b"old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(evidence.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        evidence.write_atomic(tmp_path / "f", b"new")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"old"}
+
+
+def test_written_files_are_readable_by_others(tmp_path):
+    evidence.write_atomic(tmp_path / "deep/f", b"x")
+    assert stat.S_IMODE((tmp_path / "deep/f").stat().st_mode) == 0o644
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(capsys):
+    def main(argv):
+        raise InputError("file: key: expected 1, found 2")
+
+    assert evidence.run_script(main) == 2
+    assert capsys.readouterr().err.strip().endswith("file: key: expected 1, found 2")
+
+
+# ---------------------------------------------------------------------------------------- manifests
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A folder of two files and the digests of both."""
+    root = tmp_path / "tree"
+    for name in ("a.txt", "deep/b.txt"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root, {name: evidence.sha256_file(root / name) for name in ("a.txt", "deep/b.txt")}
+
+
+@pytest.mark.parametrize("tool", [["sha256sum"], ["shasum", "-a", "256"]])
+def test_other_tools_read_our_lists(tree, tool):
+    if not shutil.which(tool[0]):
+        pytest.skip(f"{tool[0]} is not on this machine")
+    root, digests = tree
+    (root.parent / "list.sha256").write_bytes(evidence.format_manifest(digests))
+    done = subprocess.run([*tool, "-c", "../list.sha256"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("OK") == 2
+
+
+@pytest.mark.parametrize("change", [
+    lambda data: data, lambda data: data.replace(b"\n", b"\r\n"), lambda data: b"\xef\xbb\xbf" + data,
+    lambda data: b"".join(line[:64].upper() + line[64:] for line in data.splitlines(True)),
+    lambda data: data.replace(b"  ", b" *"), lambda data: data.rstrip(b"\n"),
+])
+def test_lists_of_other_tools_are_read(tree, change):
+    root, digests = tree
+    path = root.parent / "list.sha256"
+    path.write_bytes(change(evidence.format_manifest(digests)))
+    assert evidence.read_manifest(path) == digests
+
+
+@pytest.mark.parametrize("lines, reason", [
+    ([], "empty list"), (["0" * 63 + "  a"], ":1: expected 64 hex"), (["0" * 64 + " a"], ":1: expected 64 hex"),
+    *((["0" * 64 + f"  {name}"], "unsafe path") for name in ("../a", "/a", "a\\b")),
+    (["0" * 64 + "  a", "1" * 64 + "  a"], ":2: a is listed twice"), (["0" * 64 + "  list.sha256"], "names itself"),
+])
+def test_bad_lists_are_refused_by_their_own_cause(tmp_path, lines, reason):
+    (tmp_path / "list.sha256").write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(InputError, match=reason):
+        evidence.read_manifest(tmp_path / "list.sha256")
+
+
+def test_missing_changed_extra_and_linked_files_are_separate_findings(tree):
+    root, digests = tree
+    assert evidence.manifest_findings(digests, root) == []
+    (root / "c.txt").write_text("c")
+    assert evidence.manifest_findings(digests, root) == ["c.txt: extra"]
+    (root / "c.txt").unlink()
+    (root / "a.txt").write_text("b.txt")
+    assert evidence.manifest_findings(digests, root)[0].startswith("a.txt: changed: expected ")
+    (root / "a.txt").unlink()
+    assert evidence.manifest_findings(digests, root) == ["a.txt: missing"]
+    (root.parent / "outside").write_text("a.txt")
+    (root / "a.txt").symlink_to(root.parent / "outside")
+    assert evidence.manifest_findings(digests, root) == ["a.txt: symlink"]
