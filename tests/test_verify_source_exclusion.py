@@ -1,9 +1,11 @@
 """Every value of every frozen file is derived again from lengths: the smallest change to any of them is named."""
 
+import ast
 import copy
 import math
 import re
 import shutil
+import sys
 
 import audited_study
 import numpy as np
@@ -141,3 +143,15 @@ def test_the_recount_loses_and_makes_up_no_token_of_any_document(policy, study):
     assert stream.buffered.sum() and (stream.discarded.sum() > 0) == (policy != "lossless")
     assert (stream.length + stream.added == stream.emitted + stream.discarded + stream.buffered).all()
     assert stream.emitted.sum() == 20 * stream.rows and len(stream.length) == 4 * len(lengths)
+
+
+def test_the_verifier_imports_nothing_that_it_checks():
+    imported = set()
+    for path in [*audited_study.SCRIPTS.glob("verify_*.py"), *audited_study.SCRIPTS.glob("recount*.py")]:
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module)
+    allowed = {"numpy", "evidence", "recount", "recount_records", "recount_served"}
+    assert "recount" in imported and imported - set(sys.stdlib_module_names) <= allowed
