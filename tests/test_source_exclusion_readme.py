@@ -39,16 +39,17 @@ def order_lines():
         ranges = read_json(HERE / f"permutations_{study}.json")["ranges"]
         startup, share = ranges["startup_target"], ranges["protected_share"]
         lines.append(f"* `{study}`: the first long document begins between targets {startup['least']:,} and "
-                     f"{startup['most']:,}; {100 * share['least']:.1f} to {100 * share['most']:.1f} % of the tokens that "
-                     "arrived wait in the longest documents.")
+                     f"{startup['most']:,}; {100 * share['least']:.1f} to {100 * share['most']:.1f} % of the tokens "
+                     "that arrived wait in the longest documents.")
     return lines
 
 
 def served_rows():
     """The table of a repeated corpus, by powers of two over a row, and its longest document."""
-    return [f"| `{study}` | {c['from']:,} | {c['documents']:,} | {c['bound']['pass']:,} | {c['first_begun']['pass']:,} |"
-            for study in ("demo", "wheels") for c in read_json(HERE / f"served_{study}.json")["classes"]
-            if c["bound"] and c["from"] >= 4096]
+    classes = [(study, c, c["bound"]["pass"], c["first_begun"]["pass"]) for study in ("demo", "wheels")
+               for c in read_json(HERE / f"served_{study}.json")["classes"] if c["from"] >= 4096]
+    return [f"| `{study}` | {c['from']:,} | {c['documents']:,} | {bound:,} | {begun:,} |"
+            for study, c, bound, begun in classes]
 
 
 def steady_lines():
@@ -58,10 +59,10 @@ def steady_lines():
         evidence = read_json(HERE / f"served_{study}.json")
         last, repeats = evidence["steady"]["last_passes"], evidence["steady"]["state_repeats"]
         discarded = last["discarded"] / last["passes"] / evidence["tokens"]
+        first = evidence["passes"][0]["discarded"] / evidence["tokens"]
         lines.append(f"* `{study}`: every pass is like the one before (period {repeats['period']}) from pass "
-                     f"{repeats['pass']:,} on. Each document is then begun once a pass, and {100 * discarded:.1f} % of the "
-                     f"tokens are thrown away, {100 * evidence['passes'][0]['discarded'] / evidence['tokens']:.1f} % in "
-                     "the first pass.")
+                     f"{repeats['pass']:,} on. Each document is then begun once a pass, and {100 * discarded:.1f} % of "
+                     f"the tokens are thrown away, {100 * first:.1f} % in the first pass.")
     return lines
 
 

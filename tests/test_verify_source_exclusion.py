@@ -41,7 +41,8 @@ def study(tmp_path_factory):
         patch.setattr(freeze_length_histogram, "ROOT", root)
         codes = [audit_stream.main(common), audit_stream.main([*common, "--repeated"]), permute_order.main(common)]
         codes += [serve_repeated.main([*common, "--policy", policy]) for policy in ("baseline", "lossless")]
-        codes += [freeze_length_histogram.main(["--study", "tiny", "--data", str(data), "--output", str(root / "frozen")])]
+        named = ["--study", "tiny", "--data", str(data), "--output", str(root / "frozen")]
+        codes += [freeze_length_histogram.main(named)]
     assert not any(codes)
     return root
 
@@ -130,7 +131,8 @@ def test_missing_data_and_an_unknown_name_cannot_be_checked(study, tmp_path, cap
     frozen, unknown = study / "frozen/tiny.json", tmp_path / "served-tiny.json"
     shutil.copy(frozen, unknown)
     monkeypatch.setattr("sys.argv", ["verify"])
-    for path, message in ((frozen, "prepare it with: python prepare.py --study tiny"), (unknown, "the name of a frozen")):
+    prepare = "prepare it with: python prepare.py --study tiny"
+    for path, message in ((frozen, prepare), (unknown, "the name of a frozen file is expected")):
         arguments = [str(path), "--protocols", str(study / "protocols"), "--data", str(tmp_path)]
         assert verify_source_exclusion.run_script(verify_source_exclusion.main, arguments) == 2
         assert message in capsys.readouterr().err

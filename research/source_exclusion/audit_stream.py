@@ -16,9 +16,9 @@ Needs   NumPy, numba, matplotlib, tabulate; torch for --study; pyarrow and tikto
 About   five seconds for `demo`, half a minute for `climbmix` on one core
 
 --repeated audits not what the runs read but whole passes of the training documents, under every policy that the
-protocol lists. A study's trained runs are compared with the audit by hash: their plan, and the rows they consumed. Where the study has
-frozen evidence, the audit must equal it. Exit 1: a run or the frozen evidence differs, an account does not
-balance, or a document was started that the proposition of section 3 says waits in the buffer.
+protocol lists. A study's trained runs are compared with the audit by hash: their plan, and the rows they consumed.
+Where the study has frozen evidence, the audit must equal it. Exit 1: a run or the frozen evidence differs, an account
+does not balance, or a document was started that the proposition of section 3 says waits in the buffer.
 """
 
 import argparse

@@ -142,7 +142,7 @@ class Stream:
 
     def longest_long(self):
         """int64: the protected set, the largest min(B - 1, N) arrivals by (length, arrival) of those over a row."""
-        keys = sorted((length, arrival) for arrival, length in enumerate(self.length.tolist()) if length > self.capacity)
+        keys = sorted((length, at) for at, length in enumerate(self.length.tolist()) if length > self.capacity)
         return np.array([arrival for _, arrival in keys[::-1][:self.buffer_size - 1]], np.int64)
 
     def first_long_start(self):

@@ -1,4 +1,4 @@
-"""The records of an audit counted again from recount.Stream, for verify_source_exclusion.py: standard library and NumPy.
+"""The records of an audit counted again from recount.Stream, for verify_source_exclusion.py (standard library, NumPy).
 
 Positions are counted on one line of all text positions and by what lies before an edge, where the audit compares
 intervals. Key names are the audit's; the quantities are those of the paper's section 6.
@@ -38,7 +38,7 @@ def strata(stream, edges):
     """The same by document length, over each edge and up to the next (BOS included)."""
     records, total = [], int(stream.emitted.sum())
     for low, high in zip([0, *edges], [*edges, None]):
-        inside, corpus = ((low < lengths) & (lengths <= (high or lengths)) for lengths in (stream.length, stream.corpus))
+        inside, corpus = ((low < length) & (length <= (high or length)) for length in (stream.length, stream.corpus))
         tokens, documents = tokens_and_documents(stream, inside, corpus.sum())
         records.append({"over": low, "up_to": high, "documents": documents,
                         "tokens": {**tokens, "share_of_emitted": ratio(tokens["emitted"], total)},
@@ -48,7 +48,7 @@ def strata(stream, edges):
 
 
 def relative_exposure(stream, chosen):
-    """[[arrived, emitted] text tokens] by tenths of the chosen arrivals' text: position p of n is in tenth 10 p // n."""
+    """[[arrived, emitted] text tokens] by tenths of the chosen arrivals' text; position p of n is in tenth 10p // n."""
     def below(tenth, of, start, end):
         return np.clip(-(-tenth * (stream.length[of] - 1) // TENTHS), start, end).sum()
 
@@ -118,7 +118,8 @@ def usable_buffer(stream):
 def crops(stream):
     """Selections that throw tokens away, and what they keep."""
     kept = (stream.plan[:, 2] + stream.plan[:, 4])[stream.dropped > 0].tolist()
-    return {"events": len(kept), "bos_only": kept.count(1), "median_kept": float(statistics.median(kept)) if kept else None}
+    median = float(statistics.median(kept)) if kept else None
+    return {"events": len(kept), "bos_only": kept.count(1), "median_kept": median}
 
 
 def record(stream, edges):

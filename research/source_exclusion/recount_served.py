@@ -134,10 +134,10 @@ def service_of_class(replay, lengths, refill, edge):
     chosen = np.flatnonzero(lengths >= edge).tolist()
     first, begun = [replay.first[d] for d in chosen], [replay.begun[d] for d in chosen]
     bound = bounds(lengths, refill, edge, replay.buffer_size)[0] if edge > 1 else 0
+    earliest, latest = min(filter(None, first), default=0), max(first) if min(first) else 0
     return {"from": edge, "documents": len(chosen), "tokens": int(lengths[chosen].sum()),
-            "bound": moment(bound, len(lengths)), "first_begun": moment(min(filter(None, first), default=0), len(lengths)),
-            "all_begun": moment(max(first) if min(first) else 0, len(lengths)), "never_begun": begun.count(0),
-            "services": sum(begun)}
+            "bound": moment(bound, len(lengths)), "first_begun": moment(earliest, len(lengths)),
+            "all_begun": moment(latest, len(lengths)), "never_begun": begun.count(0), "services": sum(begun)}
 
 
 def class_edges(longest, capacity):
