@@ -26,7 +26,9 @@ class Range(NamedTuple):
 
     def __str__(self):
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        return f"{middle:.12g}±{half:.1g}" if half else f"{middle.normalize():f}"
+        if half or middle != middle.to_integral_value():
+            return f"{middle:.12g}±{half:.1g}" if half else f"{middle:.12g}"
+        return f"{middle.normalize():f}"
 
 
 def exactly(value):
@@ -35,7 +37,7 @@ def exactly(value):
 
 
 def read_printed(text, where):
-    """Range of a printed number: whole numbers, number words and h:m:s are exact, decimals give or take half a digit."""
+    """Range of a printed number: whole numbers, number words and h:m:s are exact, decimals ± half a last digit."""
     plain = text.replace(",", "").replace("−", "-")
     if plain.lower() in WORDS:
         return exactly(WORDS.index(plain.lower()))

@@ -2,9 +2,9 @@
 
 Every number of the paper's two versions stands in version_1.json and version_2.json as the string printed there, marked
 as reported: nothing here was measured by this project. relations.json holds what must hold between them, as small
-formulas (formulas.py). A printed decimal means every value that rounds to it, so a formula is computed on ranges: `==` holds
-when both sides share a value, `<` when some values of both sides satisfy it. What does not hold as printed is listed in
-relations.json with both sides, and this script checks that the list is exactly what it finds.
+formulas (formulas.py). A printed decimal means every value that rounds to it, so a formula is computed on ranges: `==`
+holds when both sides share a value, `<` when some values of both sides satisfy it. What does not hold as printed is
+listed in relations.json with both sides, and this script checks that the list is exactly what it finds.
 
 Reads   version_1.json, version_2.json, relations.json beside this file
 Writes  nothing
@@ -106,10 +106,12 @@ def check_repeats(checks, versions, only_first):
     for kind, (first, second) in zip(("numbers", "identifiers"), zip(versions[1], versions[2])):
         shared = first.keys() & second.keys()
         differing = [f"{name} {first[name]} | {second[name]}" for name in sorted(shared) if first[name] != second[name]]
-        checks.expect(not differing, f"{len(shared)} {kind} printed alike in both versions; differing: {differing or 'none'}")
+        text = f"{len(shared)} {kind} printed alike in both versions; differing: {differing or 'none'}"
+        checks.expect(not differing, text)
     gone = set().union(*versions[1]) - set().union(*versions[2])
     differing = sorted(gone ^ set(only_first))
-    checks.expect(not differing, f"{len(gone)} printed in version 1 alone; differing from the list: {differing or 'none'}")
+    text = f"{len(gone)} printed in version 1 alone; differing from the list: {differing or 'none'}"
+    checks.expect(not differing, text)
 
 
 def check_digests(checks, versions):
