@@ -101,7 +101,10 @@ class Formula:
 
     def __init__(self, text):
         self.text = text
-        self.tree = ast.parse(text, mode="eval").body
+        try:
+            self.tree = ast.parse(text, mode="eval").body
+        except SyntaxError:
+            raise InputError(f"relations.json: not a formula: {text!r}") from None
         if not isinstance(self.tree, ast.Compare) or any(type(op) not in COMPARISONS for op in self.tree.ops):
             raise InputError(f"relations.json: expected a comparison with ==, < or <=, found {text!r}")
         self.equates = any(isinstance(op, ast.Eq) for op in self.tree.ops)

@@ -54,6 +54,8 @@ def load_relations(path):
     """relations.json with every relation written out: its "formulas" are [(section, why, version, Formula)]."""
     data = read_json(path)
     require_keys(data, KEYS, path)
+    for index, entry in enumerate(data["known_discrepancies"]):
+        require_keys(entry, ("claim", "found", "note", "version"), f"{path}: known_discrepancies[{index}]")
     data["formulas"] = []
     for index, relation in enumerate(data["relations"]):
         require_keys(relation, ("claims", "each", "section", "versions", "why"), f"{path}: relations[{index}]")
