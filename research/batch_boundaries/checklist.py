@@ -6,7 +6,7 @@ options, and returns (status, reason, counts).
 
 import numpy as np
 
-from find_documents import boundaries_of, runs_of, sort_predictions, times_read, tokens_of
+from find_documents import boundaries_of, leaks, runs_of, sort_predictions, times_read, tokens_of
 from loaders.batches import IGNORED
 
 OK, FAIL, UNKNOWN, UNAPPLIED = "ok", "FAIL", "cannot tell", "not applied"
@@ -23,13 +23,6 @@ def listed(spots, limit=6):
         shown.setdefault(document, []).append(str(offset))
     text = "; ".join(f"document {d}: token{'s' * (len(o) > 1)} {', '.join(o)}" for d, o in shown.items())
     return text + (f"; and {len(spots) - limit} more" if len(spots) > limit else "")
-
-
-def leaks(allowed, runs, real):
-    """(pairs read across documents or ahead or from padding, pairs of a document that are not read) of one row."""
-    wanted = np.tri(len(runs), dtype=bool) & (runs[:, None] == runs[None, :])
-    rows = real[:, None]
-    return int((allowed & ~wanted & rows).sum()), int((wanted & ~allowed & rows).sum())
 
 
 # ---------------------------------------------------------------------------------------------- items
@@ -100,7 +93,7 @@ def padding_by_length(reading, options):
                       f"{len(ignored)} of {len(alike)} real tokens with the padding's id are no target"), counts
     if not alike:
         return UNKNOWN, "no real token has the padding's id; try --pad-in-text", counts
-    return OK, f"{len(alike)} real tokens with the padding's id are targets, {total} padding tokens are told apart", counts
+    return OK, f"{len(alike)} real tokens with the padding's id are targets, {total} padding tokens are apart", counts
 
 
 def padding_ignored(reading, options):
@@ -180,7 +173,7 @@ def documents_isolated(reading, options):
     counts = {"pairs_inside_documents": wanted} | {key: {"leaked": int(a), "missing": int(b)}
                                                    for key, (a, b) in forms.items()}
     lengths = wrong_longest(reading)
-    text = [f"{key}: {a} pairs leak, {b} are missing" for key, (a, b) in forms.items()] + lengths
+    text = [f"{key}: {a} pairs leak, {b} are missing" for key, (a, b) in sorted(forms.items())] + lengths
     bad = any(map(np.any, forms.values()))
     if bad and "the causal rule" in forms and only_positions(reading):
         return UNKNOWN, "only positions restart: whether documents are isolated is up to the model", counts
@@ -223,8 +216,8 @@ def effective_targets(reading, options):
     expected, strange = len(tokens_of(reading, 1)), len(across) * (options.semantics == "independent")
     found = len(reading.predictions) + reading.wrong
     counts |= {"effective_targets": found, "inside": inside.total(), "across": len(across), "expected_inside": expected}
-    return verdict(inside.total() != expected or strange or padding or reading.wrong,
-                   f"{share}; {found} effective targets, {inside.total()} inside documents ({expected} expected)", **counts)
+    reason = f"{share}; {found} effective targets, {inside.total()} inside documents ({expected} expected)"
+    return verdict(inside.total() != expected or strange or padding or reading.wrong, reason, **counts)
 
 
 def no_labels(reading):

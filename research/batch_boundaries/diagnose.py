@@ -1,7 +1,7 @@
 """Does your collator or data loader build the batch you think it builds?
 
-Hands documents to FUNCTION and reads the batch that comes back: padding, labels, shift, boundaries, positions, attention,
-every token's uses. Each item of the checklist is ok, FAIL, cannot tell or not applied, with its counts.
+Hands documents to FUNCTION and reads the batch that comes back: padding, labels, shift, boundaries, positions,
+attention, every token's uses. Each item of the checklist is ok, FAIL, cannot tell or not applied, with its counts.
 
     diagnose.py MODULE:FUNCTION [--pad-id N] [--eos-id N|none] [--bos-id N|none] [--convention internal|external]
                 [--semantics independent|continuous] [--lengths N...] [--json FILE]
@@ -12,8 +12,9 @@ several: a mapping, a named tuple, or a pair (inputs, targets). Around a collato
     def collate(documents):
         return my_collator([{"input_ids": ids} for ids in documents])
 
-Read are input_ids, labels, attention_mask (2-D, 3-D, 4-D, or numbering documents from 1), position_ids, document numbers
-(segment_ids, seq_idx, sequence_id, document_ids) and sequence lengths (seq_lens, cu_seq_lens_q, cu_seqlens, max_length_q).
+Read are input_ids, labels, attention_mask (2-D, 3-D, 4-D, or numbering documents from 1), position_ids, document
+numbers (segment_ids, seq_idx, sequence_id, document_ids) and sequence lengths (seq_lens, cu_seq_lens_q, cu_seqlens,
+max_length_q). Hand over --pad-id where the padding's id is in your own --documents.
 
 Reads   your module; with --documents a JSON list of lists of ids (each document with an id that is in no other place)
 Writes  nothing; with --json the documents, the batches and every item
@@ -139,7 +140,8 @@ def diagnose(function, documents, options):
         raise InputError(f"{options.function}: running it failed: {described(error)}") from error
     reading = read_documents(documents, handed, options.pad)
     if not any(spot for found in reading.spots for spot in found):
-        raise InputError(f"{options.function}: no token of the documents is in the batch")
+        found = handed.rows[0].inputs[:6].tolist()
+        raise InputError(f"{options.function}: no id of the documents is in the batch, which begins with {found}")
     return {"documents": documents, "batches": handed.batches, "keys_not_read": handed.unread,
             "padding_id": reading.pad_id, "items": check_all(reading, options)}
 
@@ -169,14 +171,14 @@ def parse_arguments(argv):
     parser.add_argument("--eos-id", dest="eos", type=token_id, default=2, metavar="N", help="default 2; none: no end")
     parser.add_argument("--bos-id", dest="bos", type=token_id, default=1, metavar="N", help="default 1; none: no start")
     parser.add_argument("--convention", choices=["auto", "internal", "external"], default="auto",
-                        help="internal: your model shifts the labels; external: it does not (default: say what is found)")
+                        help="internal: your model shifts the labels; external: it does not (default: say what is there)")
     parser.add_argument("--semantics", choices=["independent", "continuous"], default="independent",
                         help="continuous: documents of a row may read each other, on purpose")
     parser.add_argument("--lengths", type=int, nargs="+", default=[4, 3, 7], metavar="N", help="default 4 3 7")
     parser.add_argument("--first-id", type=int, default=10, metavar="N", help="text ids count up from it (default 10)")
-    parser.add_argument("--added", nargs="+", choices=["bos", "eos"], default=[], help="your function adds these itself")
+    parser.add_argument("--added", nargs="+", choices=["bos", "eos"], default=[], help="your function adds them itself")
     parser.add_argument("--pad-in-text", action="store_true", help="the padding's id is also a real token")
-    parser.add_argument("--documents", type=Path, metavar="FILE", help="JSON list of lists of ids, instead of --lengths")
+    parser.add_argument("--documents", type=Path, metavar="FILE", help="JSON list of lists of ids, not --lengths")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write documents, batches and items")
     return parser.parse_args(argv)
 

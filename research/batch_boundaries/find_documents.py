@@ -219,3 +219,10 @@ def times_read(reading):
         last += [spot for spot in found[len(body):] if spot]
     times.update(spot for spot in dict.fromkeys(last) if spot not in times)
     return times
+
+
+def leaks(allowed, runs, real):
+    """(pairs read across documents or ahead or from padding, pairs of a document that are not read) of one row."""
+    wanted = np.tri(len(runs), dtype=bool) & (runs[:, None] == runs[None, :])
+    rows = real[:, None]
+    return int((allowed & ~wanted & rows).sum()), int((wanted & ~allowed & rows).sum())
