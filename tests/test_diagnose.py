@@ -23,7 +23,8 @@ BOS, EOS, PAD = 1, 2, 0
 IDS, READ, SCORED, END, PADDING, PAD_LABELS, SHIFT, BOUNDARY, POSITIONS, ISOLATED, IDLE, EFFECTIVE = (
     "token ids are preserved", "every token is read once", "every target is scored once", "the real end stays a target",
     "padding is found by length", "padding labels are ignored", "labels are shifted once",
-    "boundary labels are ignored", "positions restart", "attention isolates documents", "no row is idle", "effective targets")
+    "boundary labels are ignored", "positions restart", "attention isolates documents", "no row is idle",
+    "effective targets")
 
 
 def padded(documents, pad=PAD):
@@ -341,7 +342,8 @@ def test_documents_of_the_readers_own_are_used(tmp_path, capsys):
 @pytest.mark.parametrize("function, message", [
     ("absent", "no function absent; it has bad, broken"), ("broken", "running it failed: KeyError: 'text' (mine.py:"),
     ("nothing", "returned NoneType"), ("ragged", "labels: expected rows of [4, 3] tokens as in the inputs, found [3,"),
-    ("elsewhere", "no id of the documents is in the batch, which begins with [7, 7, 7]"), ("endless", "still yields after 1000 batches")])
+    ("elsewhere", "no id of the documents is in the batch, which begins with [7, 7, 7]"),
+    ("endless", "still yields after 1000 batches")])
 def test_what_cannot_be_run_or_read_is_one_line_and_exit_code_2(tmp_path, capsys, function, message):
     assert command(tmp_path, function) == 2
     assert message in capsys.readouterr().err

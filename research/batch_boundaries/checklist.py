@@ -160,7 +160,7 @@ def documents_isolated(reading, options):
     if options.semantics == "continuous":
         return UNAPPLIED, "a continuous stream was declared", {}
     forms, wanted = {}, 0
-    for row, found in zip(reading.rows, reading.spots):
+    for row, found, padding in zip(reading.rows, reading.spots, reading.padding):
         runs, causal = runs_of(found), np.tri(len(found), dtype=bool)
         wanted += int((causal & (runs[:, None] == runs) & (runs >= 0)).sum())
         if row.mask is not None:
@@ -169,7 +169,7 @@ def documents_isolated(reading, options):
         if row.allowed is not None:
             relations["attention_mask"] = row.allowed
         for key, allowed in (relations or {"the causal rule": causal}).items():
-            forms[key] = np.add(forms.get(key, (0, 0)), leaks(allowed, runs, runs >= 0))
+            forms[key] = np.add(forms.get(key, (0, 0)), leaks(allowed, found, padding))
     counts = {"pairs_inside_documents": wanted} | {key: {"leaked": int(a), "missing": int(b)}
                                                    for key, (a, b) in forms.items()}
     lengths = wrong_longest(reading)

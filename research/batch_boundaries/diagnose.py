@@ -171,7 +171,7 @@ def parse_arguments(argv):
     parser.add_argument("--eos-id", dest="eos", type=token_id, default=2, metavar="N", help="default 2; none: no end")
     parser.add_argument("--bos-id", dest="bos", type=token_id, default=1, metavar="N", help="default 1; none: no start")
     parser.add_argument("--convention", choices=["auto", "internal", "external"], default="auto",
-                        help="internal: your model shifts the labels; external: it does not (default: say what is there)")
+                        help="internal: your model shifts the labels; external: it does not (default: say which it is)")
     parser.add_argument("--semantics", choices=["independent", "continuous"], default="independent",
                         help="continuous: documents of a row may read each other, on purpose")
     parser.add_argument("--lengths", type=int, nargs="+", default=[4, 3, 7], metavar="N", help="default 4 3 7")

@@ -221,8 +221,15 @@ def times_read(reading):
     return times
 
 
-def leaks(allowed, runs, real):
-    """(pairs read across documents or ahead or from padding, pairs of a document that are not read) of one row."""
-    wanted = np.tri(len(runs), dtype=bool) & (runs[:, None] == runs[None, :])
-    rows = real[:, None]
-    return int((allowed & ~wanted & rows).sum()), int((wanted & ~allowed & rows).sum())
+def leaks(allowed, found, padding):
+    """(pairs that read ahead, another document or padding, pairs of a document that are not read) of one row.
+
+    allowed: bool (width, width). Only tokens of documents are asked; what they read of ids that are neither a
+    document's nor padding, or of another piece of their own document, is not judged.
+    """
+    runs, documents = runs_of(found), np.array([spot[0] if spot else -1 for spot in found])
+    real, causal = documents >= 0, np.tri(len(found), dtype=bool)
+    foreign = ~real & ~padding
+    forbidden = ~causal | (documents[:, None] != documents) & ~foreign
+    wanted = causal & (runs[:, None] == runs)
+    return int((allowed & forbidden)[real].sum()), int((wanted & ~allowed)[real].sum())
