@@ -12,7 +12,7 @@ Writes  nothing
 Needs   NumPy
 About   70 seconds for all files; the 1,100 passes of served_NAME.json take most of it
 
-Prints a line for each part of each file and, where it differs, the first value that does. Exit 1: one differs.
+Prints a line for each part of each file, and the first value of it that differs. Exit 1: one differs.
 """
 
 import argparse
@@ -71,8 +71,7 @@ class Study:
         """The recounted Stream of a policy, its documents in an order; `horizon` as Stream takes it."""
         settings = {"capacity": self.packing["context"] + 1, "buffer_size": self.packing["buffer_size"],
                     "seed": self.packing["span_seed"], **horizon}
-        lengths, refill = (self.array(f"{split}/{name}.npy") for name in ("lengths", "refill"))
-        return Stream(lengths[order], refill, policy, **settings)
+        return Stream(self.array(f"{split}/lengths.npy")[order], self.array(f"{split}/refill.npy"), policy, **settings)
 
     def has_tokens(self):
         """Whether the training tokens are there; a bundle may come without."""
@@ -162,8 +161,8 @@ def length_histogram(study):
 
 def service(study, policy="baseline"):
     """serve_repeated.py: when each document is first begun."""
-    arrays = [study.array(name) for name in STREAM_FILES]
-    return {**study.about(), **served(*arrays, study.packing["context"] + 1, study.packing["buffer_size"], policy)}
+    arrays, about = map(study.array, STREAM_FILES), study.about()
+    return {**about, **served(*arrays, about["capacity"], about["buffer_size"], policy)}
 
 
 def paper_thresholds():
@@ -186,9 +185,6 @@ def expected_of(path, protocols, data):
         if found := re.fullmatch(pattern, path.stem):
             return derive(Study(found[1], protocols, data))
     raise InputError(f"{path}: the name of a frozen file is expected, as in {HERE.relative_to(ROOT)}")
-
-
-# --------------------------------------------------------------------------------------- comparison
 
 
 class Nothing:
