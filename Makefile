@@ -14,10 +14,10 @@ else
 DEVICE_ARGUMENTS := --gpu "$(GPU)"
 endif
 
-.PHONY: help setup demo test prepare runs run-all audit report benchmark
+.PHONY: help setup demo test prepare runs run-all audit check-manifests verify report benchmark
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/installed ## create .venv and install the pinned requirements
 
@@ -45,10 +45,21 @@ runs: setup ## the six run directories of STUDY
 run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index or UUID), or with DEVICE=cpu
 	$(PY) run_all.py --study $(STUDY) $(DEVICE_ARGUMENTS)
 
-audit: setup ## exact audit of STUDY's streams, and of the rows its runs consumed
+audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes, orders
 	$(PY) research/source_exclusion/audit_stream.py --study $(STUDY)
 	$(PY) research/source_exclusion/match_stream.py --study $(STUDY)
+	$(PY) research/source_exclusion/audit_stream.py --study $(STUDY) --repeated
 	$(PY) research/source_exclusion/permute_order.py --study $(STUDY)
+	$(PY) research/source_exclusion/serve_repeated.py --study $(STUDY)
+
+check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
+	$(PY) check_manifests.py
+
+verify: setup ## what is frozen: manifests, theorem, histograms, the paper's tables; no data needed
+	$(PY) check_manifests.py
+	$(PY) research/source_exclusion/packing_checker.py --self-test
+	$(PY) research/source_exclusion/check_length_histogram.py
+	$(PY) research/published_tables/verify_published_tables.py
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)
