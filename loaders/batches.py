@@ -31,6 +31,7 @@ def lay_out(ids, rows, sizes, *, width, pad, independent):
 
     The first token of a row is never a target, nor is that of any segment where segments are independent.
     """
+    ids = np.asarray(ids, np.int64)  # unsigned ids would turn IGNORED into a large one
     segment = np.repeat(np.arange(len(sizes)), sizes)
     first = np.searchsorted(rows, rows)
     starts = np.cumsum(sizes) - sizes
@@ -78,7 +79,7 @@ def pad_documents(documents, *, pad, width=None):
 
 
 def shifted(batch):
-    """The only shift: (inputs, targets, positions, segment_ids), each (rows, width - 1); labels[:, 1:] are the targets."""
+    """The only shift: (inputs, targets, positions, segment_ids), each (rows, width - 1); targets are labels[:, 1:]."""
     return (batch.inputs[:, :-1], batch.labels[:, 1:], batch.positions[:, :-1], batch.segment_ids[:, :-1])
 
 
