@@ -15,6 +15,7 @@ microbatches of an update are dealt to the ranks, so accumulation must be a mult
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import importlib
 import io
@@ -38,7 +39,8 @@ from tqdm import tqdm
 import evidence
 from evidence import InputError
 from loaders import best_fit_crop, rows
-from loaders.accounting import plan_sha256
+from loaders.accounting import plan_sha256, row_targets
+from loaders.batches import IGNORED
 
 # -------------------------------------------------------------------------------------------- model
 
@@ -128,9 +130,10 @@ class Model(nn.Module):
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
-    def forward(self, tokens, attends):
+    def forward(self, tokens, attends, positions=None):
         x = start = norm(self.token_embedding(tokens))
-        rotary = self.cos[: tokens.size(1)], self.sin[: tokens.size(1)]
+        rotary = [table[: tokens.size(1)] if positions is None else table[positions].unsqueeze(1)
+                  for table in (self.cos, self.sin)]
         for i, block in enumerate(self.blocks):
             table = self.value_embeddings[str(i)] if str(i) in self.value_embeddings else None
             x = self.residual_scales[i] * x + self.embedding_scales[i] * start
@@ -190,30 +193,39 @@ def describe(config, vocabulary):
 # ---------------------------------------------------------------------------------- attention kernels
 
 
-def dense_attention(context, window, device):
-    """Attention over (batch, heads, time, head) with an explicit mask where the window is shorter than the context."""
-    if window >= context:
+def dense_attention(context, window, device, segments=None):
+    """Attention over (batch, heads, time, head) with an explicit mask where causality alone does not decide.
+
+    segments: int64 (batch, time); a query reads its own segment. Padding is one too, so no query is without a key.
+    """
+    if window >= context and segments is None:
         return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     position = torch.arange(context, device=device)
     mask = allowed(position[:, None], position[None, :], window)
+    if segments is not None:
+        mask = (mask & (segments[:, :, None] == segments[:, None, :])).unsqueeze(1)
     return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-def block_attention(context, window, device):
-    """The same attention by flex_attention, which skips blocks outside the window; to be compiled with the model."""
+def block_attention(context, window, device, segments=None):
+    """The same attention by flex_attention, which skips blocks with nothing to read; to be compiled with the model."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     def rule(batch, head, query, key):
-        return allowed(query, key, window)
+        inside = allowed(query, key, window)
+        return inside if segments is None else inside & (segments[batch, query] == segments[batch, key])
 
-    mask = create_block_mask(rule, None, None, context, context, device=device)
+    batch = None if segments is None else len(segments)
+    make = create_block_mask if segments is None else torch.compile(create_block_mask)  # compiled: no full matrix
+    mask = make(rule, batch, None, context, context, device=device)
     return lambda q, k, v: flex_attention(q, k, v, block_mask=mask)
 
 
-def attention_kernels(model, device):
+def attention_kernels(model, device, segments=None):
     """One attention function a layer; layers of equal window share theirs."""
     make = block_attention if device.type == "cuda" else dense_attention
-    kernels = {window: make(model.context, window, device) for window in sorted(set(model.windows))}
+    context = model.context if segments is None else segments.size(1)
+    kernels = {window: make(context, window, device, segments) for window in sorted(set(model.windows))}
     return [kernels[window] for window in model.windows]
 
 
@@ -275,20 +287,30 @@ class Forward:
     def autocast(self):
         return torch.autocast(self.device.type, torch.bfloat16) if self.reduced else contextlib.nullcontext()
 
-    def loss(self, inputs, targets):
-        """Sum of nats over targets: int64 (batch, time) each; a scalar that carries gradients."""
+    def flat_features(self, inputs, positions=None, segments=None):
+        """Features (batch * time, width); with segments (batch, time), every position reads its own segment alone."""
+        kernels = self.kernels if segments is None else attention_kernels(self.model, self.device, segments)
+        return self.features(inputs, kernels, positions).flatten(0, 1)
+
+    def loss(self, inputs, targets, *documents):
+        """Sum of nats over targets that are not IGNORED: int64 (batch, time) each; a scalar that carries gradients.
+
+        documents: nothing for continuous rows, else positions and segments, int64 (batch, time) each.
+        """
         with self.autocast():
-            features = self.features(inputs, self.kernels).flatten(0, 1)
+            features, targets = self.flat_features(inputs, *documents), targets.flatten()
             weight, cap = self.model.head.weight, self.model.softcap
-            if self.chunked:
-                return ChunkedLoss.apply(features, weight, targets.flatten(), float(cap), self.chunk)
-            return self.plain(features, weight, targets.flatten(), cap)
+            if not self.chunked:
+                return self.plain(features, weight, targets, cap)
+            if documents:
+                features, targets = features[targets != IGNORED], targets[targets != IGNORED]
+            return ChunkedLoss.apply(features, weight, targets, float(cap), self.chunk)
 
     @torch.no_grad()
-    def nats(self, inputs, targets):
-        """Nats of every target, float32 (batch, time), in chunks so that the logits are never whole."""
+    def nats(self, inputs, targets, *documents):
+        """Nats of every target, float32 (batch, time), 0 where IGNORED; in chunks so that the logits are never whole."""
         with self.autocast():
-            features = self.features(inputs, self.kernels).flatten(0, 1)
+            features = self.flat_features(inputs, *documents)
             parts = zip(features.split(self.chunk), targets.flatten().split(self.chunk))
             return torch.cat([self._chunk_nats(*part) for part in parts]).view(targets.shape)
 
@@ -412,7 +434,7 @@ class Optimizer:
 
 
 class Split:
-    """One split of a prepared corpus, and the plan of its first `row_count` rows by one loader."""
+    """One split of a prepared corpus, the plan of its first `row_count` rows by one loader, and their targets."""
 
     def __init__(self, directory, split, loader, config, row_count):
         packing = config["packing"]
@@ -421,6 +443,11 @@ class Split:
         self.plan = loader.plan(lengths, capacity=capacity, rows=row_count, buffer_size=packing["buffer_size"],
                                 refill=refill, seed=packing["span_seed"])
         self.reader = rows.RowReader(self.plan, tokens, lengths, config["bos"], capacity)
+        independent, fills = getattr(loader, "INDEPENDENT", False), getattr(loader, "FILLS", True)
+        self.targets, self.collate = row_targets(self.plan, independent=independent), rows.full_rows
+        if independent or not fills:
+            width = capacity if fills or config["training"]["compile"] else None  # compiled code is made for one width
+            self.collate = functools.partial(rows.document_rows, independent=independent, width=width)
 
 
 # --------------------------------------------------------------------------------------- distributed
@@ -556,38 +583,46 @@ def bar(items, label, total):
 
 
 def run_update(forward, batches, targets_per_update, ranks):
-    """Gradients of one update from this rank's microbatches; the loss in nats a target, over all ranks."""
+    """Gradients of one update from this rank's microbatches; the loss in nats a target, over all ranks.
+
+    targets_per_update: effective targets of all microbatches and ranks, so every target weighs the same.
+    """
     forward.model.zero_grad(set_to_none=True)
     nats = torch.zeros((), dtype=torch.float64, device=forward.device)
     digests = []
-    for row_tokens, inputs, targets in batches:
-        loss = forward.loss(inputs, targets) / targets_per_update
+    for consumed, *batch in batches:
+        loss = forward.loss(*batch) / max(targets_per_update, 1)
         loss.backward()
         nats += loss.detach()
-        digests.append(rows.digest(row_tokens))
+        digests.append(rows.digest(consumed))
     for weight in forward.model.parameters():
         ranks.sum(weight.grad)
     return ranks.sum(nats).item(), ranks.collect(digests)
 
 
 def train(config, forward, optimizer, split, progress, ranks, after_update):
-    """The training loop from `progress["update"]` on; `after_update(loss, rate_scale)` is called after every update."""
-    settings, context = config["training"], config["packing"]["context"]
+    """The training loop from `progress["update"]` on; `after_update(line of metrics)` is called after every update.
+
+    An update without any target is not made: weights and moments stay as they are.
+    """
+    settings = config["training"]
     microbatch, accumulation = settings["microbatch"], settings["accumulation"]
     if accumulation % ranks.count:
         raise InputError(f"training.accumulation: {accumulation} microbatches cannot be dealt to {ranks.count} ranks")
     updates = range(progress["update"], settings["updates"])
     first_row, last_row = (update * accumulation * microbatch for update in (updates.start, updates.stop))
     ranges = [(row, row + microbatch) for row in ranks.deal(range(first_row, last_row, microbatch))]
-    stream = rows.stream(split.reader, ranges, forward.device)
+    stream = rows.stream(split.reader, ranges, forward.device, split.collate)
+    targets_of = split.targets.reshape(-1, accumulation * microbatch).sum(axis=1).tolist()
     began = time.perf_counter() - progress["loop_seconds"]
     for update in bar(updates, "training", len(updates)):
         started = time.perf_counter()
         batches = (next(stream) for _ in range(accumulation // ranks.count))
-        loss, digests = run_update(forward, batches, accumulation * microbatch * context, ranks)
+        targets = targets_of[update]
+        loss, digests = run_update(forward, batches, targets, ranks)
         if not loss <= settings["loss_limit"]:
             raise Diverged(f"update {update}: loss {loss} is not finite or above the limit {settings['loss_limit']}")
-        rate_scale = optimizer.step(update, updates.stop)
+        rate_scale = optimizer.step(update, updates.stop) if targets else None
         if forward.device.type == "cuda":
             torch.cuda.synchronize()
         now = time.perf_counter()
@@ -597,7 +632,9 @@ def train(config, forward, optimizer, split, progress, ranks, after_update):
         progress["first_microbatch"] = progress["first_microbatch"] or digests[0]
         progress["last_microbatch"] = digests[-1]
         progress["rows"] = rows.chain(progress["rows"], digests)
-        after_update(loss, rate_scale)
+        progress["effective_targets"] += targets
+        progress["empty_updates"] += not targets
+        after_update({"loss": loss if targets else None, "rate_scale": rate_scale, "targets": targets})
 
 
 # --------------------------------------------------------------------------------------------- main
@@ -608,7 +645,7 @@ CONFIG_KEYS = (
 )
 START = {
     "update": 0, "attempts": 0, "loop_seconds": 0.0, "timed_seconds": 0.0, "run_seconds": 0.0,
-    "first_microbatch": None, "last_microbatch": None, "rows": "",
+    "first_microbatch": None, "last_microbatch": None, "rows": "", "effective_targets": 0, "empty_updates": 0,
 }
 
 
@@ -663,12 +700,11 @@ class RunDirectory:
             evidence.write_atomic(self.metrics, b"".join(kept))
         return {**progress, "attempts": progress["attempts"] + 1}
 
-    def record(self, model, optimizer, progress, loss, rate_scale):
+    def record(self, model, optimizer, progress, line):
         """After an update: one line of metrics and, when one is due, a checkpoint."""
         if not self.writes:
             return
-        line = {"update": progress["update"], "loss": loss, "rate_scale": rate_scale,
-                "seconds": progress["loop_seconds"]}
+        line = {"update": progress["update"], **line, "seconds": progress["loop_seconds"]}
         with open(self.metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
         settings = self.config["training"]
@@ -702,9 +738,9 @@ def run(config_path, device):
     progress = directory.resume(model, optimizer)
     began -= progress["run_seconds"]
 
-    def after_update(loss, rate_scale):
+    def after_update(line):
         progress["run_seconds"] = time.perf_counter() - began
-        directory.record(model, optimizer, progress, loss, rate_scale)
+        directory.record(model, optimizer, progress, line)
 
     train(config, forward, optimizer, training, progress, ranks, after_update)
     scoring_began = time.perf_counter()
@@ -716,7 +752,7 @@ def run(config_path, device):
         **{key: config[key] for key in ("study", "condition", "seed")},
         **size,
         "score": summarise(statistics),
-        "attempts": progress["attempts"],
+        **{key: progress[key] for key in ("effective_targets", "empty_updates", "attempts")},
         "peak_bytes": peak_bytes(device),
         "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
                     "score": ended - scoring_began, "run": ended - began},

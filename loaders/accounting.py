@@ -4,7 +4,9 @@ A plan is an int64 table (segments, 5) with the columns ROW, ARRIVAL, BOS, START
 pass * documents + document; `bos` is 1 when the segment begins with a BOS token; `start, count` is the slice of the
 document's text tokens. The buffer of a loader holds *entries*: whole documents, or the chunks of a document that is cut
 before insertion. A loader file tells the ledger two things: `entries(lengths, capacity)`, the entries each document
-becomes, and `CONTINUES`, whether what a selected entry leaves over stays in the buffer or is discarded.
+becomes, and `CONTINUES`, whether what a selected entry leaves over stays in the buffer or is discarded. It may also say
+`FILLS = False`, rows may be shorter than the capacity, `SHARED = 1`, a document that goes on in another row repeats its
+last token there, and `INDEPENDENT = True`, no target is predicted from another segment.
 
 Nothing here asks the planner what it held: arrivals, discards and the buffer are derived again from the plan and the
 lengths (paper sections 3 and 5.1), so a planner that lost or repeated tokens is found out.
@@ -97,7 +99,7 @@ def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
     removed = len(plan) - 1
     if loader.CONTINUES:
         ends = plan[:-1, START] + plan[:-1, COUNT] + 1
-        removed = int(np.count_nonzero(ends == lengths[plan[:-1, ARRIVAL] % len(lengths)]))
+        removed = len(np.unique(plan[:-1, ARRIVAL][ends == lengths[plan[:-1, ARRIVAL] % len(lengths)]]))
     reached = np.cumsum(batch_sums(loader.entries(lengths, capacity), refill))
     passes, rest = divmod(buffer_size + removed - 1, int(reached[-1]))
     batch = int(np.searchsorted(reached, rest + 1))
@@ -112,7 +114,12 @@ def _require(holds, what):
         raise ValueError(f"the plan does not balance: {what}")
 
 
-def _check_segments(plan, lengths, capacity):
+def _shared(loader):
+    """Tokens that a document repeats where it goes on in another row."""
+    return getattr(loader, "SHARED", 0)
+
+
+def _check_segments(plan, lengths, capacity, fills):
     sizes = plan[:, BOS] + plan[:, COUNT]
     ends = plan[:, START] + plan[:, COUNT]
     _require((ends < lengths[plan[:, ARRIVAL] % len(lengths)]).all(), "a segment ends beyond its document")
@@ -120,20 +127,20 @@ def _check_segments(plan, lengths, capacity):
     rows = plan[:, ROW]
     _require((np.diff(rows, prepend=-1) <= 1).all() and (np.diff(rows, prepend=0) >= 0).all(), "rows are not in order")
     full = np.add.reduceat(sizes, np.flatnonzero(np.diff(rows, prepend=-1))) if len(plan) else sizes
-    _require((full == capacity).all(), f"a row does not hold {capacity} tokens")
+    _require((full == capacity if fills else full <= capacity).all(), f"a row does not hold {capacity} tokens")
 
 
-def _check_continuations(plan, lengths):
-    """Segments of one occurrence follow each other without gap or overlap, and only the first has the BOS."""
+def _check_continuations(plan, shared):
+    """Segments of one occurrence follow each other, the first from its BOS on, with an overlap of `shared` tokens."""
     plan = plan[np.argsort(plan[:, ARRIVAL], kind="stable")]
     first = np.diff(plan[:, ARRIVAL], prepend=-1) > 0
-    ends = plan[:, START] + plan[:, COUNT]
-    expected = np.where(first, 0, np.roll(ends, 1))
-    _require(((plan[:, START] == expected) & (plan[:, BOS] == first)).all(), "a continuation leaves a gap or overlaps")
+    begins, ends = plan[:, START] + 1 - plan[:, BOS], plan[:, START] + plan[:, COUNT] + 1
+    expected = np.where(first, 0, np.roll(ends, 1) - shared)
+    _require(((begins == expected) & (plan[:, BOS] == (begins == 0))).all(), "a continuation leaves a gap or overlaps")
 
 
 def _entry_fates(plan, lengths, arrived, capacity, loader):
-    """(first entry of each occurrence, entries' tokens emitted, discarded, buffered), each int64 over arrivals."""
+    """(first entry of each occurrence, entries' tokens emitted once, discarded, buffered), each int64 over arrivals."""
     entries = np.resize(loader.entries(lengths, capacity), arrived)
     tokens = entry_lengths(np.resize(lengths, arrived), entries, capacity)
     first = np.cumsum(entries) - entries
@@ -142,9 +149,10 @@ def _entry_fates(plan, lengths, arrived, capacity, loader):
     selected = np.bincount(first[arrival] + chunk, minlength=len(tokens))
     emitted = np.zeros_like(tokens)
     np.add.at(emitted, first[arrival] + chunk, plan[:, BOS] + plan[:, COUNT])
+    emitted -= _shared(loader) * np.maximum(selected - 1, 0)
     _require((emitted <= tokens).all(), "an entry emits more tokens than it has")
     if loader.CONTINUES:
-        _check_continuations(plan, lengths)
+        _check_continuations(plan, _shared(loader))
         return first, emitted, np.zeros_like(tokens), tokens - emitted
     _require((selected <= 1).all() and (plan[:, BOS] == 1).all(), "an entry is selected twice or has no BOS")
     return first, emitted, np.where(selected, tokens - emitted, 0), np.where(selected, 0, tokens)
@@ -167,12 +175,14 @@ def _document_states(plan, lengths, first, discarded, buffered):
 def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     """The exact account of a plan at its last token, as a dict of Python ints; ValueError when it does not balance.
 
-    tokens: arrived (of original documents) + synthetic_bos (added to their chunks) = emitted + discarded + buffered.
+    tokens: arrived (of original documents) + synthetic_bos (added to their chunks) = emitted + discarded + buffered;
+    where rows share tokens, `repeated` are those emitted a second time, added on the left. Loaders that need no buffer
+    are taken to hold one all the same, so that arrivals compare.
     documents: arrived = unstarted (no segment) + whole (one segment has all its text) + cropped (a token of it was
     discarded) + split (the rest); started and buffered (a token of it is held) overlap with these.
     """
     lengths, refill = validated_stream(lengths, refill)
-    _check_segments(plan, lengths, capacity)
+    _check_segments(plan, lengths, capacity, getattr(loader, "FILLS", True))
     arrived = arrived_documents(plan, lengths, refill, capacity=capacity, buffer_size=buffer_size, loader=loader)
     _require(((0 <= plan[:, ARRIVAL]) & (plan[:, ARRIVAL] < arrived)).all(), "a document is used before it arrives")
     passes, rest = divmod(arrived, len(lengths))
@@ -181,12 +191,14 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     tokens = {
         "arrived": over_arrivals(lengths),
         "synthetic_bos": over_arrivals(loader.entries(lengths, capacity) - 1),
-        "emitted": int(emitted.sum()),
+        "emitted": int((plan[:, BOS] + plan[:, COUNT]).sum()),
         "discarded": int(discarded.sum()),
         "buffered": int(buffered.sum()),
     }
-    leaves = tokens["emitted"] + tokens["discarded"] + tokens["buffered"]
-    _require(tokens["arrived"] + tokens["synthetic_bos"] == leaves, tokens)
+    if _shared(loader):
+        tokens["repeated"] = tokens["emitted"] - int(emitted.sum())
+    enters = tokens["arrived"] + tokens["synthetic_bos"] + tokens.get("repeated", 0)
+    _require(enters == tokens["emitted"] + tokens["discarded"] + tokens["buffered"], tokens)
     return {"tokens": tokens, "documents": _document_states(plan, lengths, first, discarded, buffered)}
 
 
@@ -208,6 +220,14 @@ def crop_statistics(plan, lengths, *, capacity, loader):
     kept = np.sort(plan[cropped, BOS] + plan[cropped, COUNT], kind="stable")
     median = int(kept[[(len(kept) - 1) // 2, len(kept) // 2]].sum()) / 2 if len(kept) else None
     return {"events": len(kept), "bos_only": int(np.count_nonzero(kept == 1)), "median_kept": median}
+
+
+def row_targets(plan, *, independent):
+    """int64 (rows,): effective targets of each row: its tokens less one, or less one a segment where segments are
+    independent. Every row of a plan has a segment."""
+    begins = np.flatnonzero(np.diff(plan[:, ROW], prepend=-1))
+    unscored = np.diff(begins, append=len(plan)) if independent else 1
+    return np.add.reduceat(plan[:, BOS] + plan[:, COUNT], begins) - unscored if len(plan) else begins
 
 
 def plan_sha256(plan):

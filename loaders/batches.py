@@ -78,7 +78,7 @@ def pad_documents(documents, *, pad, width=None):
 
 
 def shifted(batch):
-    """The only shift: (inputs, targets, positions, segment_ids), each (rows, width - 1); labels[:, 1:] are the targets."""
+    """The only shift: (inputs, targets, positions, segment_ids), each (rows, width - 1); targets are labels[:, 1:]."""
     return (batch.inputs[:, :-1], batch.labels[:, 1:], batch.positions[:, :-1], batch.segment_ids[:, :-1])
 
 

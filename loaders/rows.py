@@ -1,7 +1,8 @@
 """Turn a plan into rows of token ids, and rows into (inputs, targets) batches on a device.
 
 Row k of a plan is row k, always: a reader holds no position, so resuming at any row needs nothing saved. The input
-of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`.
+of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`. Rows of independent documents, or with
+padding, also have positions and segment ids.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, positive_integers
+from loaders.batches import lay_out, shifted
 
 AHEAD = 2
 
@@ -39,40 +41,63 @@ class RowReader:
         self.sources = offsets[plan[:, ARRIVAL] % len(lengths)] + plan[:, START]
         self.count = int(plan[-1, ROW]) + 1 if len(plan) else 0
 
-    def rows(self, first, last):
-        """Rows first..last-1, (last - first, capacity), in the type of `tokens`; ValueError beyond the plan."""
+    def segments(self, first, last):
+        """(ids, plan) of rows first..last-1: flat, in the type of `tokens`, and their segments; ValueError beyond."""
         if not 0 <= first <= last <= self.count:
             raise ValueError(f"rows {first}..{last}: the plan has {self.count}")
         begin, end = np.searchsorted(self.plan[:, ROW], [first, last])
-        ids = np.empty((last - first) * self.capacity, dtype=self.tokens.dtype)
+        plan = self.plan[begin:end]
+        ids = np.empty(int(plan[:, [BOS, COUNT]].sum()), dtype=self.tokens.dtype)
         written = 0
-        for source, (bos, count) in zip(self.sources[begin:end].tolist(), self.plan[begin:end, [BOS, COUNT]].tolist()):
+        for source, (bos, count) in zip(self.sources[begin:end].tolist(), plan[:, [BOS, COUNT]].tolist()):
             if bos:
                 ids[written] = self.bos
             written += bos + count
             ids[written - count : written] = self.tokens[source : source + count]
-        if written != ids.size:
-            raise ValueError(f"rows {first}..{last}: {written} tokens planned, {ids.size} fill them")
+        return ids, plan
+
+    def rows(self, first, last):
+        """Full rows first..last-1, (last - first, capacity), in the type of `tokens`; ValueError beyond the plan."""
+        ids, _ = self.segments(first, last)
+        if ids.size != (full := (last - first) * self.capacity):
+            raise ValueError(f"rows {first}..{last}: {ids.size} tokens planned, {full} fill them")
         return ids.reshape(-1, self.capacity)
 
 
-def stream(reader, ranges, device):
-    """Yield (rows, inputs, targets) for each (first, last) of `ranges`.
+def full_rows(reader, first, last):
+    """(rows as read, inputs, targets) of continuous rows: every token after the first is a target."""
+    rows = reader.rows(first, last)
+    ids = rows.astype(np.int64)
+    return rows, ids[:, :-1], ids[:, 1:]
 
-    rows: the ids as read, for hashing what was consumed; inputs, targets: int64 (rows, context) on `device`. On CUDA a
-    thread reads ahead into pinned memory and the copies do not block; elsewhere batches are read as they are asked for.
+
+def document_rows(reader, first, last, *, independent, width):
+    """(ids as read, flat, inputs, targets, positions, segment ids) of rows that may hold independent documents and
+    padding; as wide as the longest row where `width` is None. Segments that are not independent read each other."""
+    ids, plan = reader.segments(first, last)
+    sizes, rows = plan[:, BOS] + plan[:, COUNT], plan[:, ROW] - first
+    width = width or max(2, int(np.bincount(rows, sizes).max()))
+    *batch, segment_ids = shifted(lay_out(ids, rows, sizes, width=width, pad=reader.bos, independent=independent))
+    return ids, *batch, segment_ids if independent else np.minimum(segment_ids, 0)
+
+
+def stream(reader, ranges, device, collate=full_rows):
+    """Yield `collate(reader, first, last)` for each (first, last) of `ranges`.
+
+    Its first array stays as it is, for hashing what was consumed; the others, int64 (rows, context), are put on
+    `device`. On CUDA a thread reads ahead into pinned memory and the copies do not block; elsewhere batches are read as
+    they are asked for.
     """
     device = torch.device(device)
     cuda = device.type == "cuda"
 
     def read(span):
-        rows = reader.rows(*span)
-        ids = torch.from_numpy(rows.astype(np.int64))
-        return rows, ids.pin_memory() if cuda else ids
+        consumed, *arrays = collate(reader, *span)
+        tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+        return consumed, [tensor.pin_memory() if cuda else tensor for tensor in tensors]
 
-    for rows, ids in read_ahead(read, ranges) if cuda else map(read, ranges):
-        ids = ids.to(device, non_blocking=True)
-        yield rows, ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    for consumed, tensors in read_ahead(read, ranges) if cuda else map(read, ranges):
+        yield consumed, *(tensor.to(device, non_blocking=True) for tensor in tensors)
 
 
 def read_ahead(read, items):
