@@ -46,7 +46,6 @@ TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 LENGTHS = (2, 19, 1, 7, 24, 4)
 CONTEXT, VOCABULARY, BOS, SHUFFLES, RANKS = 24, 50, 0, 8, 2
 MODEL = {"layers": 3, "width": 32, "heads": 2, "window_pattern": "SL", "rotary_base": 10000, "softcap": 15, "gate_channels": 8}
-SETTINGS = {"logit_chunk": 7, "precision": "float32", "compile": False}
 
 
 # ------------------------------------------------------------------------------- worked cases
@@ -96,18 +95,9 @@ def documents():
 
 
 def make_forward(precision):
-    """A small seeded model of train.py, its weights moved from their first values, many of which pass no gradient."""
-    import torch
+    from small_models import small_forward
 
-    import train
-
-    torch.set_num_threads(1)
-    model = train.build_model(MODEL, VOCABULARY, CONTEXT)
-    train.initialise(model, 19)
-    generator = torch.Generator().manual_seed(19)
-    for weight in model.parameters():
-        weight.data += 0.05 * torch.randn(weight.shape, generator=generator)
-    return train.Forward(model.to(getattr(torch, precision)), SETTINGS, torch.device("cpu"))
+    return small_forward(MODEL, VOCABULARY, CONTEXT, precision, chunk=7)
 
 
 def batch(rows):
@@ -157,7 +147,7 @@ def splits():
         edges = [0, *cuts, len(rows)]
         found.append([rows[begin:end] for begin, end in itertools.pairwise(edges)])
     random = np.random.default_rng(22)
-    return found + [[part.tolist() for part in np.array_split(random.permutation(len(rows)), 3)] for _ in range(SHUFFLES)]
+    return found + [[part.tolist() for part in np.array_split(random.permutation(rows), 3)] for _ in range(SHUFFLES)]
 
 
 def rank_splits():
@@ -211,6 +201,16 @@ def check_gradients(checks, precision):
     checks.expect(planted > tolerance, f"{precision}: planted mean of means is told apart: {planted:.1e}")
 
 
+def record():
+    """Evidence: the worked cases, and what the gradients were compared over."""
+    cases = {name: {**case, "effective_targets": sum(case["targets"])} for name, case in CASES.items()}
+    row_targets = [length - 1 for length in LENGTHS]
+    compared = {"row_targets": row_targets, "effective_targets": sum(row_targets), "ranks": RANKS,
+                "consecutive_splits": len(splits()) - SHUFFLES, "shuffled_splits": SHUFFLES,
+                "rank_splits": rank_splits(), "tolerances": TOLERANCES}
+    return {"cases": cases, "gradients": compared, "inputs": []}
+
+
 def main(argv=None):
     """0 when every split teaches the same and the planted faults are seen, 1 when not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -222,9 +222,7 @@ def main(argv=None):
         check_gradients(checks, precision)
     code = checks.close()
     if code == 0:
-        compared = {"row_targets": [length - 1 for length in LENGTHS], "splits": len(splits()), "ranks": RANKS,
-                    "rank_splits": rank_splits(), "tolerances": TOLERANCES}
-        freeze_json(options.output / "accumulation.json", {"cases": CASES, "gradients": compared, "inputs": []})
+        freeze_json(options.output / "accumulation.json", record())
         print(options.output / "accumulation.json")
     return code
 

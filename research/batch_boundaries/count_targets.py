@@ -118,6 +118,7 @@ def update_record(lengths, refill, shape, buffer_size, names):
         arrived = max(arrived, held, int(plan[:, ARRIVAL].max()) + 1)
     lengths, refill = arrivals(lengths, refill, arrived)
     return {"shape": asdict(shape), "buffer_size": buffer_size, "nominal": shape.nominal(), "loaders": found,
+            "arrived": {"documents": len(lengths), "tokens": int(lengths.sum())},
             "refill": refill.tolist(), "arrivals": lengths.tolist()}
 
 
