@@ -167,7 +167,7 @@ def build_model(settings, vocabulary, context):
 
 
 def describe(config, vocabulary):
-    """Size and cost of the training run of a protocol or a run's config, counted on a meta-device model: exact integers.
+    """Size and cost of the training run of a protocol or a run's config, by a meta-device model: exact integers.
 
     FLOPs a token: six times the weights that multiply (all but embeddings and per-layer scales), plus twelve times
     width times window summed over layers. Source: recipe facts; paper sections 4 and 5.3.
@@ -308,7 +308,7 @@ class Forward:
 
     @torch.no_grad()
     def nats(self, inputs, targets, *documents):
-        """Nats of every target, float32 (batch, time), 0 where IGNORED; in chunks so that the logits are never whole."""
+        """Nats of every target, float32 (batch, time), 0 where IGNORED; in chunks, so that logits are never whole."""
         with self.autocast():
             features = self.flat_features(inputs, *documents)
             parts = zip(features.split(self.chunk), targets.flatten().split(self.chunk))
@@ -744,7 +744,8 @@ def run(config_path, device):
 
     train(config, forward, optimizer, training, progress, ranks, after_update)
     scoring_began = time.perf_counter()
-    validation = Split(directory.data, "validation", best_fit_crop, config, config["evaluation"]["targets"] // model.context)
+    scored_rows = config["evaluation"]["targets"] // model.context
+    validation = Split(directory.data, "validation", best_fit_crop, config, scored_rows)
     byte_tables = [np.load(directory.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
     statistics = score(forward, validation.reader, config["evaluation"]["microbatch"], byte_tables, ranks)
     ended = time.perf_counter()

@@ -31,6 +31,7 @@ def lay_out(ids, rows, sizes, *, width, pad, independent):
 
     The first token of a row is never a target, nor is that of any segment where segments are independent.
     """
+    ids = np.asarray(ids, np.int64)  # unsigned ids would turn IGNORED into a large one
     segment = np.repeat(np.arange(len(sizes)), sizes)
     first = np.searchsorted(rows, rows)
     starts = np.cumsum(sizes) - sizes

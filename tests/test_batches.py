@@ -102,6 +102,12 @@ def test_labels_shifted_outside_come_back_with_the_same_targets(documents, spare
     assert batches.effective_targets(batch) == np.count_nonzero(targets != IGNORED)
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int32])
+def test_ignored_labels_survive_unsigned_ids(dtype):
+    batch = batches.pack_documents([A.astype(dtype), B.astype(dtype)], 8, pad=0)
+    assert batch.labels.tolist() == [[IGNORED, 11, 12, 2, IGNORED, 21, 2, IGNORED]]
+
+
 def test_labels_that_were_not_shifted_are_refused_as_shifted_targets():
     batch = batches.pack_documents([A, B], 7, pad=0)
     with pytest.raises(ValueError, match=r"targets\[0, 1\]: 11, but the next input is 12"):
