@@ -2,6 +2,7 @@
 
     prepare.py --study NAME [--freeze]            the corpus of protocols/NAME.json
     prepare.py --input FILES... --name NAME --vocabulary N [--text-column COL] [--validation-input FILES...]
+               [--group-column COL | --group-by directory]
                                                   your own parquet, .jsonl, .jsonl.gz, .json.gz, .txt (one each)
 
 Reads   protocols/NAME.json; pinned wheels (by pip), shards over HTTPS, or your files; manifests/NAME.sha256 when there.
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from corpora.downloads import write_downloads
-from corpora.files import write_files
+from corpora.files import directories_of, write_files
 from corpora.parts import make_part
 from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
 from corpora.tokens import write_split
@@ -79,6 +80,8 @@ def own_spec(args):
     corpus = {"kind": "files", "text_column": "text", "source_column": args.text_column, "row_group_documents": 1000,
               "train_files": args.input, "validation_files": args.validation_input,
               "train_shards": ["shard_00000.parquet"], "validation_shard": "shard_00001.parquet"}
+    if args.group_column or args.group_by:
+        corpus["group"] = {"column": args.group_column, "directories": args.group_by and directories_of(args.input)}
     if args.tokenizer:
         tokenizer = given_settings(args.tokenizer)
         if args.vocabulary not in (None, tokenizer["vocabulary"]):
@@ -201,12 +204,17 @@ def parse_arguments(argv):
     parser.add_argument("--tokenizer", type=Path, metavar="DIR", help="with --input: use this tokenizer, train none")
     parser.add_argument("--text-column", default="text", metavar="COL", help="with --input (default text)")
     parser.add_argument("--validation-input", nargs="+", metavar="FILE", help="with --input: default is the last 1/20")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--group-column", metavar="COL", help="with --input: hold out whole groups, by this column")
+    group.add_argument("--group-by", choices=["directory"], help="with --input: hold out whole directories")
     parser.add_argument("--like", default="climbmix", metavar="STUDY", help="with --input: its pattern and packing")
     parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
     parser.add_argument("--workers", type=int, default=cores(), metavar="N", help="processes (default all cores)")
     args = parser.parse_args(argv)
     if args.input and not (args.name and (args.vocabulary or args.tokenizer)):
         parser.error("--input needs --name and one of --vocabulary and --tokenizer")
+    if (args.group_column or args.group_by) and (args.study or args.validation_input):
+        parser.error("--group-column and --group-by split --input, without --validation-input")
     if args.freeze and not args.study:
         parser.error("--freeze is for studies")
     return args
