@@ -1,4 +1,4 @@
-"""Every way of cutting counts each token as a walk along the document does, and the totals say what is lost or repeated."""
+"""Every way of cutting counts each token as a walk along the document does; totals say what is lost or repeated."""
 
 import numpy as np
 import pytest

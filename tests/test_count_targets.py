@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+import tiny_runs
 from evidence import InputError, read_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ def counted(plan, shape, independent, fills):
     """[positions, non-padding, targets] of every microbatch, counted in real arrays of ids after the shift."""
     found = []
     for first in range(0, shape.rows, shape.microbatch):
-        rows = [[segment for segment in plan.tolist() if segment[ROW] == row] for row in range(first, first + shape.microbatch)]
-        documents = [[np.arange(bos + count) for _, _, bos, _, count in row] for row in rows]
+        documents = [[np.arange(segment[BOS] + segment[COUNT]) for segment in plan.tolist() if segment[ROW] == row]
+                     for row in range(first, first + shape.microbatch)]
         longest = max(2, *(sum(map(len, row)) for row in documents))
         width = shape.context + 1 if fills else longest
         positions = non_padding = targets = 0
@@ -34,12 +35,13 @@ def counted(plan, shape, independent, fills):
     return found
 
 
-@given(st.sampled_from(LOADERS), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 3),
-       st.integers(1, 9), st.integers(1, 3))
+@given(st.sampled_from(LOADERS), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 3),
+       st.integers(1, 3), st.integers(1, 9), st.integers(1, 3))
 @settings(deadline=None)
 def test_the_account_is_what_is_counted_in_the_batches(name, lengths, ranks, microbatch, context, accumulation):
     loader, shape = importlib.import_module(f"loaders.{name}"), Shape(ranks, microbatch, context, accumulation)
-    plan = loader.plan(np.array(lengths), capacity=context + 1, rows=shape.rows, buffer_size=3, refill=np.array([len(lengths)]))
+    refill = np.array([len(lengths)])
+    plan = loader.plan(np.array(lengths), capacity=context + 1, rows=shape.rows, buffer_size=3, refill=refill)
     record = count_targets.loader_record(loader, plan, shape)
     expected = counted(plan, shape, record["independent"], record["fills"])
     assert [list(line.values()) for line in record["microbatches"]] == expected
@@ -116,3 +118,20 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
         count_targets.main(["--ranks", "0"])
     with pytest.raises(InputError, match="prepare.py --study demo"):
         count_targets.main(["--study", "demo", "--data", str(tmp_path)])
+
+
+def test_measured_layouts_have_the_same_targets_and_loss_and_fewer_positions_when_grouped(tmp_path, capsys, monkeypatch):
+    """On a tiny corpus; a layout that loses a document is told by its targets."""
+    monkeypatch.syspath_prepend(count_targets.HERE)
+    import throughput
+
+    tiny_runs.write_corpus(tmp_path, "tiny")
+    monkeypatch.setattr(throughput, "SMALL", {"layers": 1})
+    assert throughput.measure(tmp_path / "tiny", tiny_runs.protocol()) == 0
+    documents, bos = throughput.first_documents(tmp_path / "tiny", tiny_runs.CONTEXT + 1)
+    laid_out = throughput.layouts(documents, tiny_runs.CONTEXT + 1, bos)
+    positions = [sum(batch.inputs[:, 1:].size for batch in found) for found in laid_out.values()]
+    assert positions[1] < positions[0] and f"{sum(map(len, documents)) - len(documents):,}" in capsys.readouterr().out
+    monkeypatch.setattr(throughput, "layouts", lambda *arguments: {**laid_out, "packed": laid_out["packed"][1:]})
+    assert throughput.measure(tmp_path / "tiny", tiny_runs.protocol()) == 1
+    assert "FAIL every layout has the same" in capsys.readouterr().out

@@ -1,12 +1,12 @@
 """Does the split of an update into microbatches and ranks change what it learns?
 
-It must not: every target of an update weighs the same, so loss = sum of nats / effective targets, both over all microbatches
-and ranks. Averaging the microbatches' means is the usual fault. Checked with the trainer's own `run_update`:
+It must not: every target of an update weighs the same, so loss = sum of nats / effective targets, both over all
+microbatches and ranks. Averaging the microbatches' means is the usual fault. Checked with the trainer's `run_update`:
 
 * worked cases: microbatches of 2 and 8 targets with mean losses 1 and 3 give 2.6, not 2.0; one of 3 targets and 6 nats
   beside one of 9 and 9 gives 1.25, not 1.5; a microbatch without targets changes nothing; of none at all the loss is 0;
-* a small model of train.py on documents of unlike lengths, one of them without a target: the gradients of every split into
-  consecutive microbatches, and of shuffled ones, against the undivided batch, in float32 and float64;
+* a small model of train.py on documents of unlike lengths, one of them without a target: the gradients of every split
+  into consecutive microbatches, and of shuffled ones, against the undivided batch, in float32 and float64;
 * the same over two processes (torch.distributed, gloo), also where one of them gets no target;
 * planted: the mean of means, and a second division by the ranks, must be told apart by the same measure.
 
@@ -45,7 +45,8 @@ CASES = {
 TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 LENGTHS = (2, 19, 1, 7, 24, 4)
 CONTEXT, VOCABULARY, BOS, SHUFFLES, RANKS = 24, 50, 0, 8, 2
-MODEL = {"layers": 3, "width": 32, "heads": 2, "window_pattern": "SL", "rotary_base": 10000, "softcap": 15, "gate_channels": 8}
+MODEL = {"layers": 3, "width": 32, "heads": 2, "window_pattern": "SL", "rotary_base": 10000, "softcap": 15,
+         "gate_channels": 8}
 
 
 # ------------------------------------------------------------------------------- worked cases
@@ -58,7 +59,7 @@ def mean_of_means(targets, nats):
 
 
 def trained_loss(targets, nats):
-    """(loss, its gradient) by the trainer's `run_update`, where a microbatch's nats are a weight of 1 times the number given."""
+    """(loss, its gradient) by the trainer's `run_update`; a microbatch's nats are a weight of 1 times those given."""
     import torch
 
     import train
@@ -81,8 +82,8 @@ def check_cases(checks):
         wrong, right = mean_of_means(case["targets"], case["nats"]), case["by_target"]
         found = trained_loss(case["targets"], case["nats"])
         checks.expect(np.allclose(found, right, rtol=1e-15, atol=0) and wrong == case["by_microbatch"],
-                      f"{name}: targets {case['targets']}, nats {case['nats']}: by target {right}, the trainer's loss and "
-                      f"gradient {found[0]:.15g}, {found[1]:.15g}; the mean of means would be {wrong}")
+                      f"{name}: targets {case['targets']}, nats {case['nats']}: by target {right}, the trainer's loss "
+                      f"and gradient {found[0]:.15g}, {found[1]:.15g}; the mean of means would be {wrong}")
 
 
 # ----------------------------------------------------------------------------------- gradients
@@ -196,7 +197,8 @@ def check_gradients(checks, precision):
         checks.expect(apart <= tolerance, f"{precision}: {RANKS} ranks with {shares} targets differ by {apart:.1e} "
                                           f"(limit {tolerance:g})")
         twice = difference(found / RANKS, whole)
-        checks.expect(twice > tolerance, f"{precision}: planted second division by {RANKS} ranks is told apart: {twice:.1e}")
+        checks.expect(twice > tolerance,
+                      f"{precision}: planted second division by {RANKS} ranks is told apart: {twice:.1e}")
     planted = difference(mean_gradient(forward, [[0, 1, 2], [3, 4, 5]]), whole)
     checks.expect(planted > tolerance, f"{precision}: planted mean of means is told apart: {planted:.1e}")
 

@@ -1,7 +1,7 @@
 """Which tokens of a document longer than a block are never trained on, and which twice, by the way it is cut?
 
-Five ways side by side. Of every token: how many times it was an input and how many times a scored target. The first token of
-a document has nothing before it and is no target under any of them.
+Five ways side by side. Of every token: how many times it was an input and how many times a scored target. The first
+token of a document has nothing before it and is no target under any of them.
 
     drop_rest         blocks of T tokens; what does not fill the last block is dropped
     pad_last          blocks of T tokens; the last is kept and padded

@@ -38,7 +38,7 @@ from study_lengths import read_counts, read_protocol, study_counts  # noqa: E402
 
 LOADERS = ("best_fit_crop", "concatenated", "document_masked", "padded")
 SHARE = Fraction(3, 4)
-COUNTS = ("positions", "non_padding", "targets")
+COUNTS, HEADERS = ("positions", "non_padding", "targets"), ("positions", "non-padding", "targets")
 
 
 @dataclass(frozen=True)
@@ -127,17 +127,18 @@ def update_record(lengths, refill, shape, buffer_size, names):
 
 def print_nominal(shape):
     nominal = shape.nominal()
-    print(f"Nominal: {shape.ranks} devices x {shape.microbatch} sequences x {shape.context} positions x {shape.accumulation} "
-          f"accumulation steps = {nominal['positions']:,} positions; if {SHARE} of them are effective targets: "
-          f"{float(SHARE * nominal['positions']):,.0f}.")
+    print(f"Nominal: {shape.ranks} devices x {shape.microbatch} sequences x {shape.context} positions x "
+          f"{shape.accumulation} accumulation steps = {nominal['positions']:,} positions; if {SHARE} of them are "
+          f"effective targets: {float(SHARE * nominal['positions']):,.0f}.")
 
 
 def print_loader(name, record, shape):
     """Effective targets of every microbatch, a line a rank, then the rank's and the update's account."""
     steps = [line["targets"] for line in record["microbatches"]]
-    lines = [[f"rank {rank}", *steps[rank :: shape.ranks], *record["ranks"][rank].values()] for rank in range(shape.ranks)]
+    lines = [[f"rank {rank}", *steps[rank :: shape.ranks], *counts.values()]
+             for rank, counts in enumerate(record["ranks"])]
     lines.append(["update", *[""] * shape.accumulation, *record["update"].values()])
-    headers = [name, *(f"step {step}" for step in range(shape.accumulation)), *(key.replace("_", "-") for key in COUNTS)]
+    headers = [name, *(f"step {step}" for step in range(shape.accumulation)), *HEADERS]
     print(tabulate(lines, headers, intfmt=","), end="\n\n")
 
 
@@ -146,7 +147,7 @@ def print_summary(loaders, nominal):
               f"{100 * record['update']['targets'] / nominal['positions']:.2f} %",
               f"{100 * record['update']['targets'] / record['update']['positions']:.2f} %"]
              for name, record in loaders.items()]
-    headers = ["one update", *(key.replace("_", "-") for key in COUNTS), "targets of nominal", "targets of positions"]
+    headers = ["one update", *HEADERS, "targets of nominal", "targets of positions"]
     print(tabulate(lines, headers, disable_numparse=True, stralign="right"))
 
 
@@ -157,7 +158,7 @@ def parse(argv):
     source.add_argument("--lengths", type=Path, metavar="FILE.npy")
     parser.add_argument("--loader", choices=LOADERS, action="append", help="default: all of them")
     for name in ("ranks", "microbatch", "accumulation"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Shape, name), help="default: %(default)s, the note's")
+        parser.add_argument(f"--{name}", type=int, default=getattr(Shape, name), help="the note's: %(default)s")
     parser.add_argument("--context", type=int, help=f"positions a row (a study's, else {Shape.context})")
     parser.add_argument("--buffer-size", type=int, help="of packing loaders (a study's, else 1000)")
     parser.add_argument("--measure", action="store_true", help="time padded against packed (needs --study)")
@@ -170,7 +171,7 @@ def parse(argv):
 
 
 def read_source(options):
-    """(Shape, buffer size, lengths, refill, inputs) of the command line; lengths are None for the nominal count alone."""
+    """(Shape, buffer size, lengths, refill, inputs) of the command line; no lengths for the nominal count alone."""
     context, buffer_size, lengths, refill, inputs = Shape.context, 1000, None, None, []
     if options.study:
         packing = read_protocol(options.study)["packing"]

@@ -13,6 +13,14 @@ INDEPENDENCE = ["alone_equals_packed", "others_unchanged", "gradient_isolated", 
                 "boundary_target_ignored", "positions_restart"]
 
 
+FAULTS = {
+    "token ids are preserved": ["foreign"],
+    "every token is read once": ["never", "more_than_once"],
+    "every target is scored once": ["never", "more_than_once"],
+    "the real end stays a target": ["missing"],
+}
+
+
 # ------------------------------------------------------------------------------------- boundaries
 
 
@@ -79,10 +87,10 @@ def collator_counts(case):
         "the real end stays a target": {"ends": len(documents), "missing": len(documents) - scored[eos]},
         "padding is found by length": {"padding": padding},
         "padding labels are ignored": {"padding": padding},
-        "labels are shifted once": {"fit_neither": sum(label not in (IGNORED, token) for token, label in zip(ids, labels))},
+        "labels are shifted once": {"fit_neither": sum(pair[0] not in (IGNORED, pair[1]) for pair in zip(labels, ids))},
         "no row is idle": {"rows": rows},
-        "effective targets": {"across": across, "effective_targets": targets, "expected_inside": wanted, "inside": inside,
-                              "non_padding": sum(read.values()), "positions": len(ids)},
+        "effective targets": {"across": across, "effective_targets": targets, "expected_inside": wanted,
+                              "inside": inside, "non_padding": sum(read.values()), "positions": len(ids)},
     }
 
 
@@ -93,9 +101,7 @@ def collator_differences(case):
         for key, count in counts.items():
             if items[name]["counts"].get(key) != count:
                 found.append(f"{name}: {key}: frozen {items[name]['counts'].get(key)}, derived {count}")
-    for name, faults in (("every token is read once", ("never", "more_than_once")), ("token ids are preserved", ("foreign",)),
-                         ("every target is scored once", ("never", "more_than_once")),
-                         ("the real end stays a target", ("missing",))):
+    for name, faults in FAULTS.items():
         wrong = sum(items[name]["counts"][key] for key in faults)
         if items[name]["status"] != ("FAIL" if wrong else "ok"):
             found.append(f"{name}: {items[name]['status']}, with {wrong} wrong")

@@ -63,7 +63,8 @@ class Prepared:
         from corpora.tokenizer import make_encoding, read_tokenizer
 
         ranks, settings = read_tokenizer(folder)
-        self.encoding, self.bos, self.pad, self.eos = make_encoding(ranks, settings), settings["bos"], settings["bos"], None
+        self.encoding, self.eos = make_encoding(ranks, settings), None
+        self.bos = self.pad = settings["bos"]
 
     def encode(self, text):
         return np.array([self.bos, *self.encoding.encode_ordinary(text)], np.int64)

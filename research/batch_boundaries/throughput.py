@@ -1,8 +1,8 @@
 """Seconds of the same targets padded and packed: `count_targets.py --measure`.
 
 One corpus, one objective: whole documents that fit a row, independent of each other, so that every layout has the same
-effective targets and must come to the same loss and only positions and time differ. Forward and backward of a small model of
-train.py on one thread; the rounds take the layouts in turn, and the fastest of each counts.
+effective targets and must come to the same loss, and only positions and time differ. Forward and backward of a small
+model of train.py on one thread; the rounds take the layouts in turn, and the fastest of each counts.
 """
 
 import time
@@ -76,7 +76,7 @@ def measure(directory, protocol):
     targets = {name: sum(map(effective_targets, batches)) for name, batches in laid_out.items()}
     seconds = {name: min(run[0] for run in found) for name, found in runs.items()}
     lines = [[name, f"{positions[name]:,}", f"{targets[name]:,}", f"{seconds[name]:.2f}",
-              f"{positions[name] / seconds[name]:,.0f}", f"{targets[name] / seconds[name]:,.0f}", f"{runs[name][0][1]:.6f}"]
+              *(f"{counts[name] / seconds[name]:,.0f}" for counts in (positions, targets)), f"{runs[name][0][1]:.6f}"]
              for name in laid_out]
     headers = [f"{len(documents)} documents", "positions", "targets", "seconds", "positions/s", "targets/s", "loss"]
     print(tabulate(lines, headers, disable_numparse=True, stralign="right"))

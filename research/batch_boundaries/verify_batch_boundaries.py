@@ -1,8 +1,8 @@
 """Do the frozen numbers of this directory follow from the lengths, documents and targets that they rest on?
 
-Every number of the batch, cutting, target and accumulation files is derived again without the code that wrote it; of what
-models, collators and corpora did, which cannot be derived, the parts must agree with each other. A file without a
-check, a digest that is not the manifest's and any number changed exit 1, the number named.
+Every number of the batch, cutting, target and accumulation files is derived again without the code that wrote it; of
+what models, collators and corpora did, which cannot be derived, the parts must agree with each other. A number that
+does not follow, a digest that is not the manifest's and a file that no check knows exit 1, and are named.
 
     verify_batch_boundaries.py [FOLDER]
 
@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-import recount  # noqa: E402
+import recount_batches  # noqa: E402
 import recount_tools  # noqa: E402
 from evidence import (  # noqa: E402
     Checks, InputError, first_difference, read_json, read_manifest, run_script, sha256_file)
@@ -31,7 +31,7 @@ def check_equal(checks, name, content, derived, given):
     """One check: `content` without its inputs and the `given` keys equals what was derived; a difference is named."""
     found = {key: value for key, value in content.items() if key not in ("inputs", *given)}
     difference = first_difference(found, derived)
-    checks.expect(difference is None, f"{name}: {difference.replace('new', 'derived') if difference else 'derived again'}")
+    checks.expect(difference is None, f"{name}: {(difference or 'derived again').replace(', new ', ', derived ')}")
 
 
 def protocol_packing(root, study):
@@ -39,7 +39,7 @@ def protocol_packing(root, study):
 
 
 def check_batch(checks, name, content, root):
-    check_equal(checks, name, content, recount.note_batch(content), ())
+    check_equal(checks, name, content, recount_batches.note_batch(content), ())
     counts = {view: found["counts"]["effective_targets"] for view, found in content["views"].items()}
     print(f"     effective targets {counts}")
 
@@ -48,15 +48,15 @@ def check_chunking(checks, name, content, root):
     note = content["source"] == "note"
     block = 4 if note else protocol_packing(root, content["source"])["context"]
     if note:
-        checks.expect(content["histogram"] == {"10": 1}, f"{name}: histogram {content['histogram']}: one document of ten")
-    check_equal(checks, name, content, recount.chunking(content, block), ())
+        checks.expect(content["histogram"] == {"10": 1}, f"{name}: one document of ten: {content['histogram']}")
+    check_equal(checks, name, content, recount_batches.chunking(content, block), ())
     never = {design: found["targets_never_scored"] for design, found in content["designs"].items()}
     print(f"     targets never scored {never}")
 
 
 def check_targets(checks, name, content, root):
     packing = protocol_packing(root, content["study"])
-    derived = recount.update_targets(content, packing["context"], packing["buffer_size"])
+    derived = recount_batches.update_targets(content, packing["context"], packing["buffer_size"])
     check_equal(checks, name, content, derived, ("study", "refill", "arrivals"))
     documents = len(content["arrivals"])
     checks.expect(documents == sum(content["refill"]), f"{name}: {documents} arrivals, refill {sum(content['refill'])}")
@@ -64,7 +64,7 @@ def check_targets(checks, name, content, root):
 
 
 def check_accumulation(checks, name, content, root):
-    check_equal(checks, name, content, recount.accumulation(content), ())
+    check_equal(checks, name, content, recount_batches.accumulation(content), ())
     print(f"     by target {({case: found['by_target'] for case, found in content['cases'].items()})}")
 
 
@@ -75,7 +75,8 @@ def check_boundaries(checks, name, content, root):
         check_equal(checks, where, found["exact"], recount_tools.exact_facts(semantics, content["documents"]), ())
         broken = recount_tools.broken_bounds(found["bounded"])
         checks.expect(not broken, f"{where}: {len(found['bounded'])} measured differences keep their bound: {broken}")
-        checks.expect(found["not_applied"] == skipped, f"{where}: not applied: {', '.join(found['not_applied']) or 'none'}")
+        named = ", ".join(found["not_applied"]) or "none"
+        checks.expect(found["not_applied"] == skipped, f"{where}: not applied: {named}")
 
 
 def check_collators(checks, name, content, root):

@@ -1,7 +1,7 @@
 """The frozen numbers of this directory derived again, for verify_batch_boundaries.py: standard library and NumPy alone.
 
-Nothing here is shared with the scripts that wrote them: batches are built from lists, cuts are counted token by token from
-the token's place, rows are packed by scanning lists of lengths.
+Nothing here is shared with the scripts that wrote them: batches are built from lists, cuts are counted token by token
+from the token's place, rows are packed by scanning lists of lengths.
 """
 
 import itertools
@@ -32,8 +32,9 @@ def batch(rows, width, pad, independent):
         found["reads"].append(reads)
     documents, tokens = sum(map(len, rows)), sum(len(document) for row in rows for document in row)
     across = 0 if independent else documents - len(rows)
-    found["counts"] = {"cells": width * len(rows), "non_padding": tokens, "effective_targets": tokens - documents + across,
-                       "boundary_targets": across, "readable_pairs": str(found["reads"]).count("1")}
+    found["counts"] = {
+        "cells": width * len(rows), "non_padding": tokens, "effective_targets": tokens - documents + across,
+        "boundary_targets": across, "readable_pairs": str(found["reads"]).count("1")}
     return found
 
 
@@ -75,9 +76,10 @@ def cut_counts(design, n, block, stride):
     windows, first_end, inputs, targets = cut(design, n, block, stride)
     beyond = targets[1:]
     return {
-        "windows": windows, "positions": windows * block, "padding": windows * block - int(inputs.sum()),
-        "tokens": n, "tokens_never_input": int((inputs < 1).sum()), "tokens_input_more_than_once": int((inputs > 1).sum()),
-        "targets": n - 1, "targets_never_scored": int((beyond < 1).sum()), "targets_scored_once": int((beyond == 1).sum()),
+        "windows": windows, "positions": windows * block, "padding": windows * block - int(inputs.sum()), "tokens": n,
+        "tokens_never_input": int((inputs < 1).sum()), "tokens_input_more_than_once": int((inputs > 1).sum()),
+        "targets": n - 1, "targets_never_scored": int((beyond < 1).sum()),
+        "targets_scored_once": int((beyond == 1).sum()),
         "targets_scored_more_than_once": int((beyond > 1).sum()), "scorings": int(beyond.sum()),
         "targets_with_whole_prefix": max(first_end - 1, 0),
         "documents_with_last_token_never_scored": int(n > 1 and beyond[-1] < 1),
@@ -152,7 +154,7 @@ def loader_account(rows, shape, independent, fills):
 
 
 def update_targets(content, context, buffer_size):
-    """targets_*.json from the lengths that had arrived; shape as the note has it, context and buffer as the protocol."""
+    """targets_*.json from the lengths that had arrived; the shape is the note's, context and buffer the protocol's."""
     shape = {"ranks": 4, "microbatch": 2, "context": context, "accumulation": 8}
     rows, capacity = shape["ranks"] * shape["microbatch"] * shape["accumulation"], context + 1
     packed = best_fit_rows(content["arrivals"], content["refill"], capacity, buffer_size, rows)
@@ -178,6 +180,8 @@ def update_targets(content, context, buffer_size):
 
 def weighted(targets, nats):
     """(loss by target, mean of the microbatches' means): 0.0 without any target, None where a mean has none."""
+    if any(total and not count for count, total in zip(targets, nats)):
+        raise ValueError(f"nats {nats} of targets {targets}: nats without a target")
     by_target = sum(nats) / sum(targets) if sum(targets) else 0.0
     means = [total / count for count, total in zip(targets, nats) if count]
     return by_target, sum(means) / len(means) if len(means) == len(targets) else None
