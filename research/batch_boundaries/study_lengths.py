@@ -1,0 +1,36 @@
+"""Document lengths of a prepared study, or of a user's own file: what the accounts of this directory start from."""
+
+from pathlib import Path
+
+import numpy as np
+
+from evidence import InputError, input_list, read_json
+from loaders.accounting import positive_integers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_counts(path, what):
+    """int64 (n,) of a .npy of positive integers; InputError naming the file and the first entry that is not one."""
+    try:
+        return positive_integers(what, np.load(path, allow_pickle=False))
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(f"{path}: {error}; a .npy of whole numbers above 0 is wanted") from None
+
+
+def read_protocol(name):
+    """The protocol of a study in protocols/; InputError listing those there are."""
+    path = ROOT / "protocols" / f"{name}.json"
+    if not path.exists():
+        there = ", ".join(sorted(other.stem for other in path.parent.glob("*.json")))
+        raise InputError(f"{path}: no such protocol; there are {there}")
+    return read_json(path)
+
+
+def study_counts(name, data, *kinds):
+    """(counts of each kind of the training split, `inputs` of an evidence file) of a prepared study."""
+    paths = [data / name / "train" / f"{kind}.npy" for kind in kinds]
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: not prepared; run python prepare.py --study {name} first")
+    return [read_counts(*pair) for pair in zip(paths, kinds)], input_list(paths, data.parent)
