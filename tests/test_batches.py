@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_loaders import streams
 
-from loaders import batches
+from loaders import accounting, batches, best_fit_crop, concatenated, document_masked, padded, rows
 from loaders.batches import IGNORED, PADDING
 
 A, B = np.array([1, 11, 12, 2]), np.array([1, 21, 2])
@@ -135,3 +136,112 @@ def test_documents_that_fit_no_row_are_refused_by_number(documents, text):
                  lambda: batches.pad_documents(documents, pad=0, width=7)):
         with pytest.raises(ValueError, match=text):
             make()
+
+
+# ------------------------------------------------------------------------------------------- loaders
+
+NEW = pytest.mark.parametrize("loader", [concatenated, padded])
+
+
+def slow_rows(loader, lengths, capacity, count):
+    """Rows of (arrival, token of the document), written from the rule in words over real tokens."""
+    found, arrival, pending = [], 0, []
+    while len(found) < count:
+        document = [(arrival, n) for n in range(lengths[arrival % len(lengths)])]
+        arrival += 1
+        pending = pending + document if loader is concatenated else document
+        while len(pending) >= capacity:
+            found.append(pending[:capacity])
+            pending = pending[capacity - 1 :]
+        if loader is padded and (len(pending) > 1 or len(document) == 1):
+            found.append(pending)
+    return found[:count]
+
+
+def expand(plan):
+    found = [[] for _ in range(plan[-1, 0] + 1)] if len(plan) else []
+    for row, arrival, bos, start, count in plan.tolist():
+        found[row] += [(arrival, 0)] * bos + [(arrival, start + 1 + n) for n in range(count)]
+    return found
+
+
+@NEW
+@settings(max_examples=300, deadline=None)
+@given(world=streams())
+def test_rows_in_order_equal_a_loop_over_tokens_and_score_every_target_once(loader, world):
+    lengths, sizes = world
+    plan = loader.plan(lengths, **sizes)
+    assert plan.dtype == np.int64 and plan.flags.c_contiguous
+    found = expand(plan)
+    assert found == slow_rows(loader, lengths, sizes["capacity"], sizes["rows"])
+    scored = [token for row in found for token in row[1:]]
+    assert len(scored) == len(set(scored))
+    if found:
+        last = found[-1][-1]
+        every = [(a, n) for a in range(last[0] + 1) for n in range(lengths[a % len(lengths)]) if (a, n) <= last]
+        unscored = range(1 if loader is concatenated else last[0] + 1)
+        assert set(every) - set(scored) == {(arrival, 0) for arrival in unscored}
+
+
+@NEW
+@settings(max_examples=200, deadline=None)
+@given(world=streams())
+def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
+    lengths, sizes = world
+    plan = loader.plan(lengths, **sizes)
+    known = {key: sizes[key] for key in ("capacity", "buffer_size")}
+    ledger = accounting.ledger(plan, lengths, sizes["refill"], loader=loader, **known)
+    tokens, documents = ledger["tokens"], ledger["documents"]
+    seen = [token for row in expand(plan) for token in row]
+    assert tokens["emitted"] == len(seen) and tokens["repeated"] == len(seen) - len(set(seen))
+    assert tokens["discarded"] == 0 and tokens["arrived"] == len(set(seen)) + tokens["buffered"]
+    assert documents["arrived"] == sum(documents[state] for state in ("unstarted", "whole", "cropped", "split"))
+    if len(plan) > 1:
+        torn = plan.copy()
+        torn[len(plan) // 2, accounting.START] += 1
+        with pytest.raises(ValueError, match="does not balance"):
+            accounting.ledger(torn, lengths, sizes["refill"], loader=loader, **known)
+
+
+def test_case_9c_overlapping_rows_have_every_later_token_as_a_target_once():
+    plan = concatenated.plan([13], capacity=5, rows=3, buffer_size=1, refill=[1])
+    assert expand(plan) == [[(0, n) for n in range(k, k + 5)] for k in (0, 4, 8)]
+    assert accounting.row_targets(plan, independent=False).tolist() == [4, 4, 4]
+
+
+def test_masked_documents_lie_in_the_baselines_rows():
+    world = {"capacity": 11, "rows": 40, "buffer_size": 4, "refill": [5]}
+    lengths = [9, 30, 14, 20, 6]
+    assert np.array_equal(document_masked.plan(lengths, **world), best_fit_crop.plan(lengths, **world))
+
+
+@settings(max_examples=200, deadline=None)
+@given(world=streams(), data=st.data())
+def test_planned_targets_are_those_of_the_batches_read(world, data):
+    """The divisor of an update comes from the plan; the labels that are scored come from the rows."""
+    loader = data.draw(st.sampled_from([document_masked, padded]))
+    lengths, sizes = world
+    plan, text = loader.plan(lengths, **sizes), np.arange(sum(lengths) - len(lengths), dtype=np.uint16)
+    reader = rows.RowReader(plan, text, lengths, 60_000, sizes["capacity"])
+    planned = accounting.row_targets(plan, independent=True)
+    assert len(planned) == sizes["rows"]
+    for row in range(sizes["rows"]):
+        ids, *arrays = rows.document_rows(reader, row, row + 1, independent=True, width=None)
+        scored = arrays[1][arrays[1] != IGNORED]
+        assert len(scored) == planned[row] and (scored < 60_000).all()
+        assert all(array.shape == (1, max(1, len(ids) - 1)) for array in arrays)
+
+
+def test_grouping_by_length_pads_less_and_reports_its_bias():
+    lengths = [3, 40, 5, 38, 4, 41, 6, 39]
+    plan = padded.plan(lengths, capacity=50, rows=8, buffer_size=1, refill=[8])
+    grouped = padded.grouped(plan, 8)
+    assert grouped[:, accounting.ARRIVAL].tolist() == [0, 4, 2, 6, 3, 7, 1, 5]
+    assert grouped[:, accounting.ROW].tolist() == list(range(8))
+    bias = padded.order_bias(plan, 8, 2)
+    assert bias["padding"] == [[140, 316], [4, 180]] and bias["moved"] == 6
+    before, after = bias["place_length_correlation"]
+    assert before < 0.5 and after > 0.85
+    assert padded.order_bias(plan, 1, 2)["moved"] == 0
+    alike = padded.plan([4, 4], capacity=5, rows=2, buffer_size=1, refill=[2])
+    assert padded.order_bias(alike, 2, 2)["place_length_correlation"] == [None, None]

@@ -60,10 +60,10 @@ def write_corpus(directory, study):
     evidence.write_json(data / "prepared.json", {"files": files})
 
 
-def build(root, **training):
-    """Corpus and run directories below `root`; returns root/runs/tiny."""
-    path = root / "tiny.json"
-    evidence.write_json(path, protocol(**training))
+def build(root, conditions=None, **training):
+    """Corpus and run directories below `root`, of the demo's conditions or {name: loader}; returns root/runs/tiny."""
+    path, tiny = root / "tiny.json", protocol(**training)
+    evidence.write_json(path, {**tiny, "conditions": conditions or tiny["conditions"]})
     write_corpus(root / "data", "tiny")
     assert generate_runs.main([str(path), "--runs", str(root / "runs"), "--data", str(root / "data")]) == 0
     return root / "runs/tiny"

@@ -107,9 +107,9 @@ def subject_of(run):
                        for _ in range(2))
     trained.model.load_state_dict(safetensors.torch.load_file(run / "model.safetensors"))
     lengths, tokens = np.load(data / "lengths.npy"), np.load(data / "tokens.npy", mmap_mode="r")
-    chosen = np.flatnonzero((lengths > 10) & (lengths < context // 3))[:3]
+    chosen = np.flatnonzero((lengths > 4) & (lengths < context // 3))[:3]
     if len(chosen) < 3:
-        raise InputError(f"{data / 'lengths.npy'}: expected three documents of 11..{context // 3 - 1} tokens")
+        raise InputError(f"{data / 'lengths.npy'}: expected three documents of 5..{context // 3 - 1} tokens")
     texts = [tokens[begin:][: lengths[d] - 1] for d, begin in zip(chosen, text_offsets(lengths)[chosen])]
     documents = [np.array([bos, *map(int, text), bos + 1]) for text in texts]
     return Subject(trained, randomised(random), documents, bos, bos + 1)
