@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from research.batch_boundaries import diagnose as script
 from evidence import InputError, read_json, run_script
@@ -136,6 +138,27 @@ def test_the_projects_own_batches_pass():
     for function in (lambda d: pack_documents(d, 8, pad=EOS), lambda d: pad_documents(d, pad=EOS)):
         items = diagnosed(function, pad=EOS, convention="internal")
         assert not statuses(items, "FAIL") and items[PADDING]["status"] == "ok"
+
+
+def left_padded(documents, pad):
+    batch = padded(documents, pad)
+    free = (batch["attention_mask"] == 0).sum(axis=1)
+    return {key: np.stack([np.roll(row, k) for row, k in zip(value, free)]) for key, value in batch.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=st.lists(st.integers(3, 9), min_size=2, max_size=6), pad=st.sampled_from([PAD, BOS, EOS]),
+       bos=st.sampled_from([None, BOS, EOS]), spare=st.integers(0, 9))
+def test_no_right_batch_is_blamed_whatever_the_lengths_and_shared_ids(lengths, pad, bos, spare):
+    """Padded at either side, packed in full or in part, labels inside or outside; padding, start and end may be one."""
+    from loaders.batches import pack_documents
+
+    def in_rows(documents):
+        return pack_documents(documents, max(lengths) + spare, pad=pad)._asdict()
+
+    for function, convention in ((lambda d: padded(d, pad), "internal"), (lambda d: left_padded(d, pad), "internal"),
+                                 (in_rows, "internal"), (lambda d: external(in_rows(d)), "external")):
+        assert not statuses(diagnosed(function, lengths, pad, bos, convention=convention), "FAIL")
 
 
 def test_labels_shifted_outside_are_recognised_and_held_against_what_is_declared():
