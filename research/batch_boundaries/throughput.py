@@ -71,7 +71,7 @@ def print_order_bias(plan):
     bias = padded.order_bias(plan, GROUP, MICROBATCH)
     before, after = (f"{100 * padding / positions:.1f} %" for padding, positions in bias["padding"])
     was, now = ("undefined" if r is None else f"{r:.2f}" for r in bias["place_length_correlation"])
-    print(f"grouping by length moves {bias['moved']} of {len(plan)} documents; padding {before} -> {after} of the cells, "
+    print(f"grouping by length moves {bias['moved']} of {len(plan)} documents; padding {before} -> {after} of cells, "
           f"and a document's place in its group correlates with its length by {now} (in order: {was})")
 
 
