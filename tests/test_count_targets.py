@@ -52,7 +52,7 @@ def test_the_account_is_what_is_counted_in_the_batches(name, lengths, ranks, mic
 
 
 def test_the_nominal_update_of_the_note_has_32768_positions_and_24576_targets(capsys):
-    assert Shape().nominal() == {"positions": 32768, "share": "3/4", "targets": "24576"}
+    assert Shape().nominal() == {"positions": 32768, "share": "3/4", "targets": 24576}
     assert count_targets.main([]) == 0
     printed = capsys.readouterr().out
     assert "32,768" in printed and "24,576" in printed
@@ -120,7 +120,7 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
         count_targets.main(["--study", "demo", "--data", str(tmp_path)])
 
 
-def test_measured_layouts_have_the_same_targets_and_loss_and_fewer_positions_when_grouped(tmp_path, capsys, monkeypatch):
+def test_measured_layouts_have_the_same_targets_and_loss_and_grouping_saves_positions(tmp_path, capsys, monkeypatch):
     """On a tiny corpus; a layout that loses a document is told by its targets."""
     monkeypatch.syspath_prepend(count_targets.HERE)
     import throughput
@@ -131,7 +131,9 @@ def test_measured_layouts_have_the_same_targets_and_loss_and_fewer_positions_whe
     documents, bos = throughput.first_documents(tmp_path / "tiny", tiny_runs.CONTEXT + 1)
     laid_out = throughput.layouts(documents, tiny_runs.CONTEXT + 1, bos)
     positions = [sum(batch.inputs[:, 1:].size for batch in found) for found in laid_out.values()]
-    assert positions[1] < positions[0] and f"{sum(map(len, documents)) - len(documents):,}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert positions[1] < positions[0] and f"{sum(map(len, documents)) - len(documents):,} targets" in printed
+    assert f"of {len(documents)} documents; padding" in printed
     monkeypatch.setattr(throughput, "layouts", lambda *arguments: {**laid_out, "packed": laid_out["packed"][1:]})
     assert throughput.measure(tmp_path / "tiny", tiny_runs.protocol()) == 1
     assert "FAIL every layout has the same" in capsys.readouterr().out

@@ -61,7 +61,7 @@ class Shape:
     def nominal(self):
         """Positions of an update whose rows are all full, and the targets if only SHARE of them count."""
         positions = self.rows * self.context
-        return {"positions": positions, "share": str(SHARE), "targets": str(SHARE * positions)}
+        return {"positions": positions, "share": str(SHARE), "targets": int(SHARE * positions)}
 
 
 # --------------------------------------------------------------------------------------- account
@@ -129,7 +129,7 @@ def print_nominal(shape):
     nominal = shape.nominal()
     print(f"Nominal: {shape.ranks} devices x {shape.microbatch} sequences x {shape.context} positions x "
           f"{shape.accumulation} accumulation steps = {nominal['positions']:,} positions; if {SHARE} of them are "
-          f"effective targets: {float(SHARE * nominal['positions']):,.0f}.")
+          f"effective targets: {nominal['targets']:,}.")
 
 
 def print_loader(name, record, shape):

@@ -164,7 +164,7 @@ def update_targets(content, context, buffer_size):
     share = Fraction(3, 4)
     return {
         "shape": shape, "buffer_size": buffer_size,
-        "nominal": {"positions": rows * context, "share": str(share), "targets": str(share * rows * context)},
+        "nominal": {"positions": rows * context, "share": str(share), "targets": int(share * rows * context)},
         "loaders": {
             "best_fit_crop": loader_account(packed, shape, False, True),
             "concatenated": loader_account(continuous, shape, False, True),
