@@ -615,7 +615,7 @@ def train(config, forward, optimizer, split, progress, ranks, after_update):
     stream = rows.stream(split.reader, ranges, forward.device, split.collate)
     targets_of = split.targets.reshape(-1, accumulation * microbatch).sum(axis=1).tolist()
     began = time.perf_counter() - progress["loop_seconds"]
-    for update in bar(updates, "training", len(updates)):
+    for update in bar(updates, f"{config['condition']}_s{config['seed']}: training", len(updates)):
         started = time.perf_counter()
         batches = (next(stream) for _ in range(accumulation // ranks.count))
         targets = targets_of[update]

@@ -126,9 +126,10 @@ def draw_curves(evidence, directory, path):
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for name, result in evidence["runs"].items():
-        losses = [json.loads(line)["loss"] for line in (directory / name / "metrics.jsonl").read_text().splitlines()]
-        per_update = result["targets"] / result["updates"]
-        targets = [per_update * update / 1e3 for update in range(1, len(losses) + 1)]
+        lines = [json.loads(line) for line in (directory / name / "metrics.jsonl").read_text().splitlines()]
+        lines = [line for line in lines if line["targets"]]
+        losses, per_update = [line["loss"] for line in lines], result["targets"] / result["updates"] / 1e3
+        targets = [per_update * line["update"] for line in lines]
         style = "-" if result["seed"] == min(r["seed"] for r in evidence["runs"].values()) else "--"
         axes.plot(targets, smoothed(losses), style, color=COLOURS.get(result["condition"]), label=name, linewidth=1.4)
     axes.set(xlabel="training targets seen (thousands)", ylabel="training loss (nats a target, smoothed)",
