@@ -758,6 +758,7 @@ def run(config_path, device):
         "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
                     "score": ended - scoring_began, "run": ended - began},
         "digests": {"config": evidence.sha256_file(config_path), "code": directory.identity["code"],
+                    "inputs": config["data"]["files"],
                     "initial_weights": initial_weights, "weights": weights_digest(model),
                     "plan": plan_sha256(training.plan), "evaluation_plan": plan_sha256(validation.plan),
                     **{key: progress[key] for key in ("rows", "first_microbatch", "last_microbatch")}},

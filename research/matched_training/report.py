@@ -25,7 +25,7 @@ from evidence import (  # noqa: E402
 )
 
 TOLERANCE = 0.02
-EXACT = ("plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights")
+EXACT = ("inputs", "plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights")
 COLOURS = {"baseline": "#0072B2", "random_crop": "#E69F00", "segmented": "#009E73"}  # Okabe and Ito
 
 
