@@ -193,6 +193,17 @@ def ended(monkeypatch, capsys, *arguments):
     return exit_of.value.code, capsys.readouterr().err
 
 
+def test_parquet_files_without_a_document_are_refused(tmp_path, monkeypatch, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tokenizer = audited_study.build(tmp_path)[1] / "tiny/tokenizer"
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "none.parquet")
+    code, said = ended(monkeypatch, capsys, "--parquet", tmp_path / "none.parquet", "--tokenizer", tokenizer,
+                       "--out", tmp_path / "out")
+    assert code == 2 and "no documents in 1 files" in said
+
+
 @pytest.mark.parametrize("values, message", HOSTILE)
 def test_hostile_lengths_are_refused_by_name(tmp_path, values, message, monkeypatch, capsys):
     np.save(tmp_path / "bad.npy", values, allow_pickle=True)
