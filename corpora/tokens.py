@@ -1,10 +1,12 @@
 """Documents to flat token ids, lengths and refill batches: on all cores, with one row group per worker in memory."""
 
+import os
 import sys
+import threading
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 import numpy as np
 
@@ -60,12 +62,18 @@ def encode_group(task):
     return ids, lengths, sum(len(text.encode()) for text in texts)
 
 
+def end_with_parent():
+    """Make this worker end when its parent is killed; it would wait for tasks for ever."""
+    threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
+
+
 def in_order(function, tasks, workers):
     """Yield function(task) in the order of the tasks, run by worker processes that get at most two tasks ahead."""
     if min(workers, len(tasks)) < 2:
         yield from map(function, tasks)
         return
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+    count, context = min(workers, len(tasks)), get_context("spawn")
+    with ProcessPoolExecutor(count, context, initializer=end_with_parent) as pool:
         waiting = deque()
         try:
             for task in tasks:

@@ -1,6 +1,9 @@
 """Token arrays: ids never wrap, streams are what NumPy saves, results keep their order over processes."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,3 +48,22 @@ def test_results_come_in_the_order_of_the_tasks_and_a_refusal_crosses_processes(
 def test_a_dead_worker_is_one_clear_error():
     with pytest.raises(InputError, match="a worker died"):
         list(in_order(os._exit, [1, 1, 1], 2))
+
+
+PARENT = """
+import time
+from corpora.tokens import in_order
+if __name__ == "__main__":
+    for _ in in_order(time.sleep, [0, 60, 60], 2):
+        print("begun", flush=True)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    """They hold the parent's output open, which ends with the last of them."""
+    (tmp_path / "parent.py").write_text(PARENT)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, env=environment)
+    assert parent.stdout.readline() == b"begun\n"
+    parent.kill()
+    assert parent.communicate(timeout=20) == (b"", None)
