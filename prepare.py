@@ -29,17 +29,12 @@ from corpora.parts import alone, make_part
 from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
 from corpora.tokens import write_split
 from corpora.wheels import write_wheels
-from evidence import (InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script,
+from evidence import (InputError, canonical_json, format_manifest, read_json, read_manifest, run_script,
                       sha256_bytes, sha256_file, write_atomic, write_json)
+from generate_runs import check_protocol
 
 ROOT = Path(__file__).resolve().parent
-SHARD_KEYS = ["kind", "text_column", "train_shards", "validation_shard"]
-CORPUS_KEYS = {
-    "wheels": ["maximum_bytes", "minimum_bytes", "row_group_documents", "suffixes", "wheels"],
-    "download": ["base_url"],
-}
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-TOKENIZER_KEYS = ["bos", "document_characters", "pattern", "specials", "train_characters", "vocabulary"]
 
 # ------------------------------------------------------------------------------------------- what to prepare
 
@@ -51,17 +46,7 @@ def read_protocol(name):
         there = sorted(other.stem for other in path.parent.glob("*.json"))
         raise InputError(f"{path}: no such protocol; there are {', '.join(there)}")
     protocol = read_json(path)
-    for key in ("study", "corpus", "tokenizer", "packing"):
-        if key not in protocol:
-            raise InputError(f"{path}: missing key {key}")
-    corpus, where = protocol["corpus"], f"{path}: corpus"
-    if corpus.get("kind") not in CORPUS_KEYS:
-        raise InputError(f"{where}.kind: expected one of {', '.join(CORPUS_KEYS)}, found {corpus.get('kind')!r}")
-    require_keys(corpus, [*SHARD_KEYS, *CORPUS_KEYS[corpus["kind"]]], where)
-    require_keys(protocol["tokenizer"], TOKENIZER_KEYS, f"{path}: tokenizer")
-    for shard in [*corpus["train_shards"], corpus["validation_shard"]]:
-        _require_name(shard, where)
-    _require_name(protocol["study"], path)
+    check_protocol(protocol, str(path))
     return {"name": protocol["study"], **{key: protocol[key] for key in ("corpus", "tokenizer", "packing")}}
 
 

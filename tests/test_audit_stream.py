@@ -193,6 +193,15 @@ def ended(monkeypatch, capsys, *arguments):
     return exit_of.value.code, capsys.readouterr().err
 
 
+def test_a_protocol_with_a_wrong_value_is_refused_by_key(tmp_path, monkeypatch, capsys):
+    protocol, data, runs = audited_study.build(tmp_path)
+    changed = json.loads(protocol.read_bytes())
+    changed["training"]["microbatch"] = None
+    write_json(protocol, changed)
+    code, said = ended(monkeypatch, capsys, "--study", protocol, "--data", data, "--runs", runs)
+    assert code == 2 and "training.microbatch: expected a positive integer, found None" in said
+
+
 def test_parquet_files_without_a_document_are_refused(tmp_path, monkeypatch, capsys):
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -234,9 +234,9 @@ def test_of_two_at_once_the_second_is_refused_and_leaves_the_first_alone(reposit
 
 
 @pytest.mark.parametrize("section, change, message", [
-    ("corpus", {"kind": "magic"}, "corpus.kind: expected one of wheels, download, found 'magic'"),
+    ("corpus", {"kind": "magic"}, "corpus.kind: expected one of download, wheels, found 'magic'"),
     ("corpus", {"extra": 1}, "corpus: unknown key extra"), ("tokenizer", {"extra": 1}, "tokenizer: unknown key extra"),
-    ("corpus", {"validation_shard": "../x"}, "'../x' is not a plain name")])
+    ("corpus", {"validation_shard": "../x"}, "corpus.validation_shard: expected a plain file name, found '../x'")])
 def test_a_protocol_with_wrong_keys_is_refused_by_name(repository, capsys, section, change, message):
     protocol = CLIMBMIX | {section: CLIMBMIX[section] | change}
     (repository / "protocols/wrong.json").write_text(json.dumps(protocol))

@@ -228,6 +228,16 @@ def test_formulas_use_every_value_a_printed_number_may_stand_for(claim, holds):
     assert formulas.Formula(claim).check(numbers)[0] is holds
 
 
+@pytest.mark.parametrize("change, message", [
+    ({"version": 1}, "version: expected that of the file's name, found 1"),
+    ({"identifiers": {"peer_time": 7}}, "identifiers.peer_time: expected a printed string, found 7")])
+def test_a_file_of_another_version_and_identifiers_that_are_no_text_are_refused(copied, change, message):
+    """Neither passes unread."""
+    edit(copied, "version_2.json", lambda data: data.update(change))
+    with pytest.raises(InputError, match=f"version_2.json: {message}"):
+        verifier.main(["--data", str(copied)])
+
+
 @pytest.mark.parametrize("claim", ["a.x", "a.x != 1", "f(a.x) == 1", "a.x ** 2 == 1", "a.x ==", "a.q == 1", '"b.*" == 1'])
 def test_a_claim_that_cannot_be_read_is_refused(claim):
     """InputError, never a pass."""

@@ -135,6 +135,7 @@ def study(tmp_path, monkeypatch):
     protocol = read_json(ROOT / "protocols/demo.json")
     protocol["study"] = "small"
     protocol["packing"] |= {"context": 7, "buffer_size": 6}
+    protocol["evaluation"]["targets"] = 70
     write_json(tmp_path / "small.json", protocol)
     train = tmp_path / "data/small/train"
     train.mkdir(parents=True)

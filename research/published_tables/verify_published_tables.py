@@ -43,10 +43,13 @@ def load_version(path):
     require_keys(data, ("groups", "identifiers", "status", "version"), path)
     if data["status"] != "reported by the paper":
         raise InputError(f"{path}: status: expected 'reported by the paper', found {data['status']!r}")
+    if path.name != f"version_{data['version']}.json":
+        raise InputError(f"{path}: version: expected that of the file's name, found {data['version']!r}")
     strings = {}
     for name, group in data["groups"].items():
         require_keys(group, ("section", "values"), f"{path}: {name}")
         strings |= dict(_leaves(group["values"], name))
+    list(_leaves(data["identifiers"], f"{path}: identifiers"))
     return strings, data["identifiers"]
 
 

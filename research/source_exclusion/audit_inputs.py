@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, read_json, sha256_bytes, sha256_file
+from generate_runs import check_protocol
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
@@ -66,9 +67,7 @@ def read_study(name, data):
         raise InputError(f"{path}: no such protocol; there are "
                          f"{', '.join(sorted(other.stem for other in path.parent.glob('*.json')))}")
     protocol = read_json(path)
-    for key in ("study", "conditions", "packing", "training", "evaluation", "audit", "seeds"):
-        if key not in protocol:
-            raise InputError(f"{path}: missing key {key}")
+    check_protocol(protocol, str(path))
     directory = data / protocol["study"]
     if not (directory / "prepared.json").exists():
         raise InputError(f"{directory}: not prepared; run python prepare.py --study {protocol['study']} first")
