@@ -2,14 +2,14 @@
 
 Reads   protocol_NAME.json (freeze_protocol.py), exclusions_NAME.json, runs/NAME/report/checkpoints.json
         (../matched_training/verify_checkpoints.py), every run of NAME, and the prepared validation split
-Writes  runs/NAME/report/confirmation.json and confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw
+Writes  runs/NAME/report/: confirmation_began.json, then confirmation.json and confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw
         bytes, targets; with --freeze also NAME.json and rows_NAME.npy beside this script
 Needs   torch; about as long as the official scores of all runs
 
     score_confirmation.py --study wheels [--device cpu] [--freeze]
 
 Exit 2 and no forward pass, unless the protocol is the frozen one and every checkpoint check is in evidence (gate.py).
-Exit 1: a model was fed other inputs or targets than were audited, or a second scoring is not the first one, which stands.
+Exit 1: a model was fed other inputs or targets than were audited, or a later scoring is not the first, which stands.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def score_run(study, name, plan, device):
     from research.matched_training.saved_runs import SavedRun
 
     saved = SavedRun(study.root / "runs" / study.name / name, device)
-    if saved.changes():
-        raise InputError(f"{saved.path}: changed since it was trained: {saved.changes()[0]}")
+    for change in saved.changes():
+        raise InputError(f"{saved.path}: changed since it was trained: {change}")
     tokens, lengths, _ = study.validation()
     reader = saved.train.rows.RowReader(plan, tokens, lengths, saved.config["bos"], study.capacity)
     watched, began = Watched(saved.forward(), Fingerprint()), time.perf_counter()
@@ -121,7 +121,10 @@ def main(argv=None):
     protocol, checkpoints = gate.require_open(study)
     _, lengths, refill = study.validation()
     plan = reserved_stream(study, lengths, refill, protocol["content"]["excluded"]).plan
-    began_at = utc_now()
+    began = gate.began_path(study)
+    if not began.exists():
+        write_json(began, {"began_at": utc_now(), "protocol_sha256": protocol["sha256"]})
+    began_at = read_json(began)["began_at"]
     scored = {name: score_run(study, name, plan, options.device) for name in protocol["content"]["runs"]}
     expected = protocol["content"]["stream"]["fingerprint"]
     wrong = [f"{name}: fed {entry['fingerprint']}, audited {expected}" for name, (entry, _) in scored.items()
