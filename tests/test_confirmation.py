@@ -61,7 +61,7 @@ def change(path, edit, seal_again=False):
 
 
 def run(module, root):
-    return module.main(["--study", STUDY, "--root", str(root)])
+    return module.main(confirmed_study.options(root))
 
 
 # ------------------------------------------------------------------------------------- duplicates

@@ -2,8 +2,9 @@
 
 Reads   protocol_NAME.json (freeze_protocol.py), exclusions_NAME.json, runs/NAME/report/checkpoints.json
         (../matched_training/verify_checkpoints.py), every run of NAME, and the prepared validation split
-Writes  runs/NAME/report/: confirmation_began.json, then confirmation.json and confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw
-        bytes, targets; with --freeze also NAME.json and rows_NAME.npy beside this script
+Writes  runs/NAME/report/: confirmation_began.json before the first forward pass, then confirmation.json and
+        confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw bytes, targets; with --freeze the
+        last two also beside this script, as NAME.json and rows_NAME.npy
 Needs   torch; about as long as the official scores of all runs
 
     score_confirmation.py --study wheels [--device cpu] [--freeze]
