@@ -97,11 +97,12 @@ def audit_table(audit):
     rows = []
     for name, record in audit["training"].items():
         tokens, documents, protected = record["tokens"], record["documents"], record["protected"]
+        incoming = tokens["arrived"] + tokens["synthetic_bos"]
         rows.append([name, f"{documents['arrived']:,}", f"{documents['unstarted']:,}", f"{documents['cropped']:,}",
-                     *(f"{tokens[key] / tokens['arrived']:.1%}" for key in ("emitted", "discarded", "buffered")),
-                     f"{protected['tokens'] / tokens['arrived']:.1%}"])
+                     *(f"{tokens[key] / incoming:.1%}" for key in ("emitted", "discarded", "buffered")),
+                     f"{protected['tokens'] / tokens['arrived']:.1%}" if protected["applies"] else "-"])
     headers = ["condition", "documents\narrived", "never\nstarted", "cropped", "tokens\nemitted", "tokens\ndiscarded",
-               "tokens\nbuffered", "tokens of the\nB-1 longest"]
+               "tokens\nbuffered", "protected: tokens\nof the B-1 longest"]
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 7)
 
 
