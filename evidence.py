@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 from pathlib import Path, PurePosixPath
 
 HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -24,14 +25,30 @@ class InputError(Exception):
 
 
 def run_script(main, argv=None):
-    """Run `main(argv)`; return its exit code, or print an InputError or OSError as one line and return 2."""
+    """Run `main(argv)`; return its exit code. What it could not do is one line and 2; an error nobody foresaw is its
+    traceback and 2, since 1 says that something checked is false. A terminal without a character shows its escape."""
+    script = Path(sys.argv[0]).name
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return main(argv)
+        code = main(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as head, has left: what is unsaid must not fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
     except (InputError, OSError) as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        print(f"{script}: {error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"{script}: not enough memory: {error}", file=sys.stderr)
+        return 2
+    except Exception:
+        traceback.print_exc()
         return 2
     except KeyboardInterrupt:
-        print(f"{Path(sys.argv[0]).name}: interrupted; finished parts are kept", file=sys.stderr)
+        print(f"{script}: interrupted; finished parts are kept", file=sys.stderr)
         return 130
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from corpora.downloads import write_downloads
 from corpora.files import directories_of, write_files
-from corpora.parts import make_part
+from corpora.parts import alone, make_part
 from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
 from corpora.tokens import write_split
 from corpora.wheels import write_wheels
@@ -215,6 +215,8 @@ def parse_arguments(argv):
         parser.error("--input needs --name and one of --vocabulary and --tokenizer")
     if (args.group_column or args.group_by) and (args.study or args.validation_input):
         parser.error("--group-column and --group-by split --input, without --validation-input")
+    if args.study and (args.name or args.vocabulary or args.tokenizer or args.validation_input):
+        parser.error("--name, --vocabulary, --tokenizer and --validation-input go with --input")
     if args.freeze and not args.study:
         parser.error("--freeze is for studies")
     return args
@@ -225,7 +227,8 @@ def main(argv=None):
     spec = read_protocol(args.study) if args.study else own_spec(args)
     manifest = ROOT / "manifests" / f"{spec['name']}.sha256"
     listed = read_manifest(manifest) if manifest.exists() else {}
-    prepared, directory = prepare(spec, args.data, listed, args.workers)
+    with alone(args.data / f".{spec['name']}.lock"):
+        prepared, directory = prepare(spec, args.data, listed, args.workers)
     digests = prepared["files"] | {"prepared.json": sha256_bytes(canonical_json(prepared))}
     print_table(prepared)
     found = []

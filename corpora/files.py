@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from corpora.shards import column_texts, open_parquet, write_shard
+from corpora.shards import column_texts, open_parquet, reading, write_shard
 from evidence import InputError, parse_json
 
 VALIDATION_SHARE = 20
@@ -16,8 +16,12 @@ READ_ERRORS = (EOFError, zlib.error, OSError)
 
 
 def _parquet_documents(path, column):
-    row = 0
-    for batch in open_parquet(path, column).iter_batches(batch_size=1000, columns=[column]):
+    row, batches = 0, open_parquet(path, column).iter_batches(batch_size=1000, columns=[column])
+    while True:
+        with reading(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
         yield from column_texts(batch[column], path, row)
         row += batch.num_rows
 

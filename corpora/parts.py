@@ -1,11 +1,25 @@
 """Parts of a prepared corpus: folders built aside and renamed, each with a record of its inputs and its files."""
 
+import fcntl
 import os
 import shutil
+from contextlib import contextmanager
 
 from evidence import InputError, first_difference, manifest_findings, read_json, sha256_file, write_json
 
 LAYOUT = 1  # counted up when other bytes are written for the same inputs
+
+
+@contextmanager
+def alone(path):
+    """Hold the lock file `path`; InputError when another process does: two would take each other's half-made parts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{path}: another prepare.py is at work on this corpus; wait for it or stop it") from None
+        yield
 
 
 def make_part(directory, part, inputs, build, resumable=False):

@@ -5,6 +5,7 @@ machine with the pinned pyarrow.
 """
 
 import itertools
+from contextlib import contextmanager
 
 from evidence import InputError
 
@@ -24,16 +25,26 @@ def write_shard(path, rows, columns, group_documents):
     return count
 
 
+@contextmanager
+def reading(path):
+    """Name the file in what pyarrow says when it cannot be read, at its opening or at a damaged page."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a readable parquet file: {' '.join(str(error).split())}") from None
+
+
 def open_parquet(path, column):
     """A pyarrow ParquetFile with a text column of that name; InputError when the file or the column is not so."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with reading(path):
         file = pq.ParquetFile(path)
+    try:
         kind = file.schema_arrow.field(column).type
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable parquet file: {error}") from None
     except KeyError:
         raise InputError(f"{path}: no column {column!r}; it has {', '.join(file.schema_arrow.names)}") from None
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -60,4 +71,6 @@ def read_row_group(path, group, column):
     """(texts, number of the first row) of one row group of a shard."""
     file = open_parquet(path, column)
     first_row = sum(file.metadata.row_group(index).num_rows for index in range(group))
-    return column_texts(file.read_row_group(group, columns=[column])[column], path, first_row), first_row
+    with reading(path):
+        texts = file.read_row_group(group, columns=[column])[column]
+    return column_texts(texts, path, first_row), first_row

@@ -27,8 +27,9 @@ def train_ranks(texts, settings):
     import rustbpe
 
     size = settings["vocabulary"] - len(settings["specials"])
-    if size < 256:
-        raise InputError(f"vocabulary {settings['vocabulary']}: too small for 256 bytes and the special tokens")
+    if not 256 <= size < 1 << 31:
+        raise InputError(f"vocabulary {settings['vocabulary']}: expected below 2**31, and room for 256 bytes and "
+                         f"{len(settings['specials'])} special tokens")
     tokenizer = rustbpe.Tokenizer()
     try:
         tokenizer.train_from_iterator(texts, vocab_size=size, pattern=settings["pattern"])

@@ -15,6 +15,9 @@ from corpora.shards import write_shard
 from evidence import InputError, require_digest, sha256_bytes
 
 
+PIP_LINES = 8  # of its errors: the cause, without the traceback above it
+
+
 def fetch_wheels(wheels, cache):
     """Make every pinned wheel present in the folder `cache`, by pip where missing, and check its SHA-256."""
     cache.mkdir(parents=True, exist_ok=True)
@@ -35,7 +38,8 @@ def _pip_download(wheels, cache):
         command += ["--quiet", "--disable-pip-version-check", "--dest", folder, "--requirement", str(requirements)]
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode:
-            raise InputError(f"pip download failed:\n{result.stderr.strip()}")
+            said = "\n".join(result.stderr.strip().splitlines()[-PIP_LINES:])
+            raise InputError(f"pip download failed, the end of what it says:\n{said}")
         for wheel in wheels:
             if not Path(folder, wheel["file"]).is_file():
                 raise InputError(f"pip download: {wheel['file']} did not come; found {sorted(os.listdir(folder))}")

@@ -72,6 +72,17 @@ def test_ranks_take_equal_rows_protect_apart_and_their_union_is_their_sum(capsys
     assert record["dealing"]["documents_started_by_none"] == 2000 - record["documents"]["distinct_started"]
 
 
+def test_a_dealing_of_one_rank_is_that_of_its_units_alone(capsys, tmp_path, lengths):
+    write_json(tmp_path / "deal.json", [[3, 1]])
+    np.save(tmp_path / "groups.npy", np.full(8, 250))
+    code, _ = run(capsys, *user(lengths, tmp_path / "out", "--deal", tmp_path / "deal.json",
+                                "--row-groups", tmp_path / "groups.npy"))
+    record = read_json(tmp_path / "out/audit.json")["training"]["baseline"]
+    expected = np.load(lengths).reshape(8, 250)[[3, 1]].sum()
+    assert code == 0 and record["documents"]["arrived"] == 500 and record["tokens"]["arrived"] == expected
+    assert record["dealing"]["units_of_no_rank"] == [0, 2, 4, 5, 6, 7]
+
+
 def test_a_faulty_dealing_is_reported_unit_by_unit(capsys, tmp_path, lengths):
     write_json(tmp_path / "deal.json", [[0, 3], [4, 2], [3, 4], [5, 7]])
     np.save(tmp_path / "groups.npy", np.full(8, 250))
@@ -182,6 +193,17 @@ def ended(monkeypatch, capsys, *arguments):
     return exit_of.value.code, capsys.readouterr().err
 
 
+def test_parquet_files_without_a_document_are_refused(tmp_path, monkeypatch, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tokenizer = audited_study.build(tmp_path)[1] / "tiny/tokenizer"
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "none.parquet")
+    code, said = ended(monkeypatch, capsys, "--parquet", tmp_path / "none.parquet", "--tokenizer", tokenizer,
+                       "--out", tmp_path / "out")
+    assert code == 2 and "no documents in 1 files" in said
+
+
 @pytest.mark.parametrize("values, message", HOSTILE)
 def test_hostile_lengths_are_refused_by_name(tmp_path, values, message, monkeypatch, capsys):
     np.save(tmp_path / "bad.npy", values, allow_pickle=True)
@@ -195,10 +217,17 @@ def test_hostile_lengths_are_refused_by_name(tmp_path, values, message, monkeypa
     (["--lengths", "LENGTHS", "--refill", "x.npy"], "x.npy"), (["--study", "nothing"], "no such protocol"),
     (["--lengths", "LENGTHS", "--buffer-size", 10**6], "they fill no row"),
     (["--lengths", "LENGTHS", "--ranks", 999], "is dealt none"),
+    (["--lengths", "LENGTHS", "--deal", "EMPTY"], "rank 0 of 1 is dealt none"),
+    (["--lengths", "LENGTHS", "--deal", "EMPTY", "--ranks", 2], "not allowed with"),
+    (["--lengths", "LENGTHS", "--targets", 10**23], "below 2**62"),
+    (["--study", "demo", "--ranks", 2], "--ranks is for your own data"),
 ])
 def test_a_users_mistake_exits_2_and_names_the_cause(tmp_path, lengths, arguments, message, monkeypatch, capsys):
-    arguments = [lengths if argument == "LENGTHS" else argument for argument in arguments]
-    code, said = ended(monkeypatch, capsys, *arguments, "--out", tmp_path)
+    write_json(tmp_path / "deal.json", [[]])
+    files = {"LENGTHS": lengths, "EMPTY": tmp_path / "deal.json"}
+    arguments = [files.get(argument, argument) for argument in arguments]
+    arguments += [] if "--study" in arguments else ["--out", tmp_path]
+    code, said = ended(monkeypatch, capsys, *arguments)
     assert code == 2 and message in said
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpora.files import read_documents
+from corpora.shards import read_row_group
 from corpora.wheels import fetch_wheels, index_wheels, open_wheel, read_member, write_wheels
 from evidence import InputError, sha256_file
 
@@ -97,6 +98,20 @@ def test_bad_parquet_is_named_by_file_and_row(tmp_path):
     path.write_bytes(b"PAR1 not really")
     with pytest.raises(InputError, match="a.parquet: not a readable parquet"):
         list(read_documents([path], "text"))
+
+
+def test_a_damaged_page_is_named_by_file(tmp_path):
+    """The footer is whole, so that the file opens."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [f"text {i}" for i in range(500)]}), path)
+    for damage in (slice(4, 40), slice(60, 90)):
+        data = bytearray(path.read_bytes())
+        data[damage] = b"\xff" * len(data[damage])
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="a.parquet: not a readable parquet"):
+            list(read_documents([path], "text"))
+        with pytest.raises(InputError, match="a.parquet: not a readable parquet"):
+            read_row_group(path, 0, "text")
 
 
 # --------------------------------------------------------------------------------------------- wheels

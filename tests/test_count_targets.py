@@ -96,9 +96,12 @@ def data(tmp_path):
 
 
 def test_a_studys_update_is_frozen_with_the_stream_it_follows_from(data, capsys):
-    arguments = ["--study", "demo", "--data", str(data / "data"), "--output", str(data)]
-    assert count_targets.main(arguments) == 0 == count_targets.main(arguments)
+    (data / "elsewhere").symlink_to(data / "data")
+    for folder in ("data", "elsewhere"):
+        assert count_targets.main(["--study", "demo", "--data", str(data / folder), "--output", str(data)]) == 0
     frozen = read_json(data / "targets_demo.json")
+    assert [entry["path"] for entry in frozen["inputs"]] == [f"data/demo/train/{name}.npy" for name in
+                                                             ("lengths", "refill")]
     assert sorted(frozen["loaders"]) == sorted(LOADERS) and len(frozen["arrivals"]) == sum(frozen["refill"]) >= 1000
     assert frozen["loaders"]["best_fit_crop"]["update"] == {"positions": 32768, "non_padding": 32768, "targets": 32768}
     assert f"{frozen['loaders']['padded']['update']['targets']:,}" in capsys.readouterr().out
@@ -114,8 +117,9 @@ def test_another_shape_or_lengths_of_ones_own_freeze_nothing(data):
 
 
 def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
-    with pytest.raises(InputError, match="ranks=0"):
-        count_targets.main(["--ranks", "0"])
+    for option, said in {"--ranks": "ranks=0", "--context": "context=0", "--buffer-size": "--buffer-size 0"}.items():
+        with pytest.raises(InputError, match=said):
+            count_targets.main([option, "0"])
     with pytest.raises(InputError, match="prepare.py --study demo"):
         count_targets.main(["--study", "demo", "--data", str(tmp_path)])
 

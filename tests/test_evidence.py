@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
 import shutil
 import stat
 import subprocess
+import sys
+from pathlib import Path
 
 import evidence
 import pytest
@@ -12,6 +15,7 @@ from evidence import InputError
 from hypothesis import given
 from hypothesis import strategies as st
 
+ROOT = Path(__file__).resolve().parents[1]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12,
@@ -109,6 +113,35 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(capsys):
 
     assert evidence.run_script(main) == 2
     assert capsys.readouterr().err.strip().endswith("file: key: expected 1, found 2")
+
+
+@pytest.mark.parametrize("error, text", [(MemoryError("14 TiB"), "not enough memory: 14 TiB"),
+                                         (KeyError("surplus"), "KeyError: 'surplus'")])
+def test_exit_code_1_is_never_an_error_of_the_script(capsys, error, text):
+    def main(argv):
+        raise error
+
+    assert evidence.run_script(main) == 2
+    assert capsys.readouterr().err.strip().endswith(text)
+
+
+def run_printing(text, **how):
+    """A finished process that prints `text`, a Python expression, under run_script."""
+    code = f"import sys, evidence; sys.exit(evidence.run_script(lambda argv: print({text})))"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True, **how)
+
+
+def test_a_terminal_without_a_character_shows_its_escape():
+    process = run_printing(r"'\u2423'", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert process.communicate() == ("\\u2423\n", "") and process.returncode == 0
+
+
+def test_a_reader_that_leaves_early_causes_exit_code_2_and_no_noise():
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = run_printing("'x'", stdout=writer)
+    os.close(writer)
+    assert process.communicate() == (None, "") and process.returncode == 2
 
 
 # ---------------------------------------------------------------------------------------- manifests

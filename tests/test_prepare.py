@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prepare
+from corpora.parts import alone
 from corpora.tokenizer import load_encoding
 from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
 from test_corpora import MEMBERS, lines_of, member, tree, wheel
@@ -210,11 +211,26 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
     (["--study", "nothing"], "no such protocol; there are climbmix"),
     (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "a study has this name"),
     (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "not a plain name"),
+    (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "expected below 2\\*\\*31"),
     (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: cannot be read")])
 def test_a_mistaken_command_is_one_line_and_exit_code_2(repository, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(repository)
     assert command(repository, *arguments) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_settings_of_ones_own_files_are_not_taken_for_a_studys(repository, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command(repository, "--study", "climbmix", "--name", "mine")
+    assert stopped.value.code == 2 and "go with --input" in capsys.readouterr().err
+
+
+def test_of_two_at_once_the_second_is_refused_and_leaves_the_first_alone(repository, capsys):
+    own = ["--input", repository / "own.jsonl", "--name", "mine", "--vocabulary", 300]
+    with alone(repository / "data/.mine.lock"):
+        assert command(repository, *own) == 2 and not (repository / "data/mine").exists()
+    assert "another prepare.py is at work" in capsys.readouterr().err
+    assert command(repository, *own) == 0
 
 
 @pytest.mark.parametrize("section, change, message", [

@@ -202,7 +202,7 @@ def read_source(options):
     if options.lengths:
         return None, lengths_histogram(read_counts(options.lengths, "lengths")), NOTE["block"], []
     asked = (options.length, options.block, options.stride) != (None, None, None)
-    return None if asked else "note", {options.length or NOTE["length"]: 1}, NOTE["block"], []
+    return None if asked else "note", {NOTE["length"] if options.length is None else options.length: 1}, NOTE["block"], []
 
 
 def main(argv=None):

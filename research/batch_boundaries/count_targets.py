@@ -180,10 +180,12 @@ def read_source(options):
     elif options.lengths:
         lengths = read_counts(options.lengths, "lengths")
         refill = np.array([len(lengths)])
-    shape = Shape(options.ranks, options.microbatch, options.context or context, options.accumulation)
-    if min(asdict(shape).values()) < 1:
-        raise InputError(f"{shape}: every size must be 1 or more")
-    return shape, options.buffer_size or buffer_size, lengths, refill, inputs
+    context = context if options.context is None else options.context
+    buffer_size = buffer_size if options.buffer_size is None else options.buffer_size
+    shape = Shape(options.ranks, options.microbatch, context, options.accumulation)
+    if min(buffer_size, *asdict(shape).values()) < 1:
+        raise InputError(f"{shape}, --buffer-size {buffer_size}: every size must be 1 or more")
+    return shape, buffer_size, lengths, refill, inputs
 
 
 def main(argv=None):

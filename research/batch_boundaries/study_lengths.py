@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence import InputError, input_list, read_json
+from evidence import InputError, read_json, sha256_file
 from loaders.accounting import positive_integers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,9 +28,13 @@ def read_protocol(name):
 
 
 def study_counts(name, data, *kinds):
-    """(counts of each kind of the training split, `inputs` of an evidence file) of a prepared study."""
+    """(counts of each kind of the training split, `inputs` of an evidence file) of a prepared study.
+
+    Inputs are named as in the repository wherever the prepared data lie.
+    """
     paths = [data / name / "train" / f"{kind}.npy" for kind in kinds]
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: not prepared; run python prepare.py --study {name} first")
-    return [read_counts(*pair) for pair in zip(paths, kinds)], input_list(paths, data.parent)
+    inputs = [{"path": f"data/{name}/train/{path.name}", "sha256": sha256_file(path)} for path in sorted(paths)]
+    return [read_counts(*pair) for pair in zip(paths, kinds)], inputs

@@ -1,5 +1,6 @@
 """Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files or JSON lines."""
 
+import argparse
 import contextlib
 import glob
 import os
@@ -13,6 +14,21 @@ from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def positive(text):
+    """An argument that must be an integer of at least 1, and of 62 bits, so that sums over ranks stay of 64."""
+    if not text.isdecimal() or not 1 <= int(text) < 1 << 62:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1 and below 2**62, found {text!r}")
+    return int(text)
+
+
+def ascending(text):
+    """Length boundaries A,B,...: positive integers in ascending order."""
+    edges = [positive(part) for part in text.split(",")]
+    if edges != sorted(set(edges)):
+        raise argparse.ArgumentTypeError(f"expected ascending boundaries, found {text!r}")
+    return edges
 
 
 def read_counts(path, what):
@@ -93,6 +109,8 @@ def parquet_lengths(pattern, column, tokenizer):
     encoded = in_order(encode_group, tasks, os.cpu_count())
     with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
         lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
+    if not sum(map(len, lengths)):
+        raise InputError(f"--parquet {pattern!r}: no documents in {len(paths)} files")
     return positive_integers("lengths", np.concatenate(lengths)), groups, paths
 
 

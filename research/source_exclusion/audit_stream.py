@@ -5,12 +5,12 @@ within them were shown, and what the official score samples (paper, sections 5.1
 
     audit_stream.py --study demo [--repeated] [--freeze]
     audit_stream.py --lengths FILE.npy --policy baseline --capacity 2049 --buffer-size 1000 --refill 128 --passes 3 \\
-        --strata 128,512,2049,16384 --out DIR [--ranks 8 [--row-groups FILE.npy] [--deal FILE.json]]
+        --strata 128,512,2049,16384 --out DIR [--ranks 8 | --deal FILE.json] [--row-groups FILE.npy]
     audit_stream.py --parquet 'shards/*.parquet' --tokenizer data/demo/tokenizer ...
     audit_stream.py --jsonl FILE... --tokenizer data/demo/tokenizer ...
 
 Reads   protocols/NAME.json, data/NAME/ (prepare.py) and, where runs exist, runs/NAME/*/result.json; or your files
-Writes  audit.json (repeated.json) and four figures: in runs/NAME/audit/, or in --out; with --freeze
+Writes  audit.json (repeated.json) and four figures: in runs/NAME/audit/, or for your data in --out; with --freeze
         research/source_exclusion/NAME.json (repeated_NAME.json)
 Needs   NumPy, numba, matplotlib, tabulate; torch for --study; pyarrow and tiktoken for texts
 About   five seconds for `demo`, half a minute for `climbmix` on one core
@@ -33,13 +33,14 @@ import numpy as np  # noqa: E402
 
 from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
 from audit_inputs import (  # noqa: E402
-    inputs_of, read_study, read_user_stream, study_inputs, study_packing, study_rows, study_stream
+    ascending, inputs_of, positive, read_study, read_user_stream, study_inputs, study_packing, study_rows, study_stream
 )
 from audit_records import Unbalanced, audit, join_ranks  # noqa: E402
 from streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes  # noqa: E402
 from audit_tables import finding, tables  # noqa: E402
 
 DEFAULT_STRATA = "32,128,512,1024,2049,4096,8192,16384"
+STUDY_OPTIONS = {"repeated", "freeze", "data", "runs"}
 
 # ------------------------------------------------------------------------------------------- a study
 
@@ -134,12 +135,12 @@ def audit_user(args):
     packing = make_packing(POLICIES[args.policy][0], args.capacity, args.buffer_size, args.span_seed)
     stream, files, units, paths = read_user_stream(args)
     shares = read_deal(args.deal, len(units)) if args.deal else deal(files, args.ranks)
-    streams = rank_streams(stream, units, shares) if len(shares) > 1 else [stream]
+    streams = rank_streams(stream, units, shares) if args.deal or args.ranks > 1 else [stream]
     possible = rank_rows(args, streams, packing)
     rows, lengths = min(possible), stream.lengths
     audits = [audit(packing.plan(part, rows), part, packing, args.strata, lengths, rows) for part in streams]
     record, curves = audits[0][0], {args.policy: audits[0][3]}
-    if len(streams) > 1:
+    if args.deal or args.ranks > 1:
         curves = {f"rank {rank}": result[3] for rank, result in enumerate(audits)}
         record = join_ranks(audits, packing, args.strata, lengths, shares, len(units))
         record["rows_left"] = [count - rows for count in possible]
@@ -163,21 +164,6 @@ def check(evidence, records, runs, frozen):
     return false + ([f"{frozen}: differs at {difference}"] if difference else [])
 
 
-def positive(text):
-    """An argument that must be an integer of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, found {text!r}")
-    return int(text)
-
-
-def ascending(text):
-    """Length boundaries A,B,...: positive integers in ascending order."""
-    edges = [positive(part) for part in text.split(",")]
-    if edges != sorted(set(edges)):
-        raise argparse.ArgumentTypeError(f"expected ascending boundaries, found {text!r}")
-    return edges
-
-
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
@@ -197,15 +183,19 @@ def parse_arguments(argv):
     horizon.add_argument("--targets", type=positive, metavar="N", help="of all ranks, rounded up to whole rows")
     horizon.add_argument("--rows", type=positive, metavar="N", help="of all ranks, rounded up to as many for each")
     horizon.add_argument("--passes", type=positive, metavar="N", help="whole rows of N passes (default 1)")
-    parser.add_argument("--ranks", type=positive, default=1, metavar="N", help="row groups in turn, a buffer a rank")
+    dealt = parser.add_mutually_exclusive_group()
+    dealt.add_argument("--ranks", type=positive, default=1, metavar="N", help="row groups in turn, a buffer a rank")
+    dealt.add_argument("--deal", metavar="FILE", help="JSON: the row groups of each rank, instead of in turn")
     parser.add_argument("--row-groups", metavar="FILE", help=".npy: documents a row group (default: refill batches)")
-    parser.add_argument("--deal", metavar="FILE", help="JSON: the row groups of each rank, instead of in turn")
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the results on your own data")
     parser.add_argument("--repeated", action="store_true", help="whole passes, as the study's protocol says")
     parser.add_argument("--freeze", action="store_true", help="write the study's evidence beside this script")
     parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
     args = parser.parse_args(argv)
+    usual = vars(parser.parse_args(["--study", args.study])) if args.study else vars(args)
+    if given := [name for name, value in vars(args).items() if value != usual[name] and name not in STUDY_OPTIONS]:
+        parser.error(f"--{given[0].replace('_', '-')} is for your own data: a study's settings are its protocol's")
     if not args.study and not args.out:
         parser.error("--out DIR is needed: where the results go")
     if (args.parquet or args.jsonl) and not args.tokenizer:
