@@ -7,8 +7,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 INSIDE, OUTSIDE = "#0072B2", "#D55E00"  # Okabe and Ito
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.titlelocation": "left",
-         "axes.titlesize": 12, "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0}
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+         "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0}
 
 
 def title(evidence):
@@ -21,7 +21,7 @@ def draw(evidence, path):
     """Write the figure: one row a contrast and prefix; returns the path."""
     shown = evidence["contrasts"]
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(9, 1.7 + 0.36 * max(len(shown), 1)), layout="constrained")
+        figure, axes = plt.subplots(figsize=(10, 1.7 + 0.36 * max(len(shown), 1)), layout="constrained")
         axes.axvline(0, color="#999999", linewidth=1)
         for place, contrast in enumerate(shown):
             colour = OUTSIDE if contrast["outside"] else INSIDE
@@ -32,7 +32,8 @@ def draw(evidence, path):
         axes.invert_yaxis()
         axes.set_xlabel("bits per byte minus the same-seed baseline's. Dot: the prefix (orange: outside its bar);\n"
                         "black: the whole population; bar: 95 % of random row subsets of the prefix's size")
-        axes.set_title(f"{title(evidence)}\n{evidence['study']}, {evidence['targets']:,} targets")
+        figure.suptitle(f"{title(evidence)}\n{evidence['study']}, {evidence['targets']:,} targets", x=0.01, ha="left",
+                        fontsize=12)
         figure.savefig(path, dpi=130, metadata={"Software": None})
         plt.close(figure)
     return path

@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 PART_COLOURS = ("#F0E442", "#56B4E9", "#0072B2", "#333333", "#CC79A7", "#009E73")  # from a window's start to its end
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.titlelocation": "left",
-         "axes.titlesize": 12, "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0,
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+         "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0,
          "legend.frameon": False}
 
 
@@ -17,6 +17,11 @@ def _save(figure, path):
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
     return path
+
+
+def _title(figure, message, evidence, status):
+    figure.suptitle(f"{message}\n{evidence['study']}, {evidence['population']} documents, {status}", x=0.01, ha="left",
+                    fontsize=12)
 
 
 def _label(cell):
@@ -44,7 +49,7 @@ def forest(path, evidence):
     """Tail minus beginning of every contrast that can be resampled, with both intervals."""
     shown = [cell for cell in evidence["cells"] if cell["contrast"] and not cell["degenerate"]]
     conditions = list(dict.fromkeys(cell["condition"] for cell in shown))
-    figure, axes = plt.subplots(figsize=(9, 1.7 + 0.42 * max(len(shown), 1)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 1.9 + 0.42 * max(len(shown), 1)), layout="constrained")
     axes.axvline(0, color="#999999", linewidth=1)
     for place, cell in enumerate(shown):
         entry, colour = cell["quantities"]["tail_minus_beginning"], COLOURS[conditions.index(cell["condition"])]
@@ -54,10 +59,10 @@ def forest(path, evidence):
     axes.set_yticks(range(len(shown)), [f"{_label(cell)} (n = {cell['sources']})" for cell in shown])
     axes.invert_yaxis()
     level = 100 - 5 / evidence["contrasts"]["number"]
-    axes.set_xlabel("change of tails minus change of beginnings, bits per byte against the same-seed baseline\n"
-                    f"thick: 95 %, thin: {level:g} % over documents; negative: tails gain more")
-    axes.set_title(f"{forest_title([cell['quantities']['tail_minus_beginning'] for cell in shown])}\n"
-                   f"{evidence['study']}, {evidence['population']} documents, {evidence['contrasts']['status']}")
+    axes.set_xlabel("change of tails minus change of beginnings, bits per byte;\nnegative: tails gain more. "
+                    f"Thick: 95 %, thin: {level:g} % over documents")
+    message = forest_title([cell["quantities"]["tail_minus_beginning"] for cell in shown])
+    _title(figure, message, evidence, evidence["contrasts"]["status"])
     return _save(figure, path)
 
 
@@ -87,7 +92,7 @@ def position_parts(path, evidence):
     """The tail differences of the contrast strata, cut by target position."""
     rows = [row for row in evidence["position_parts"]["rows"]
             if row["window"] == "tail" and row["stratum"] in evidence["contrast_strata"]]
-    figure, axes = plt.subplots(figsize=(9, 2.2 + 0.42 * max(len(rows), 1)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 2.3 + 0.42 * max(len(rows), 1)), layout="constrained")
     axes.axvline(0, color="#999999", linewidth=1)
     for place, row in enumerate(rows):
         _stack(axes, place, row["parts"])
@@ -97,8 +102,8 @@ def position_parts(path, evidence):
     names = bin_names(evidence["bins"])
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in PART_COLOURS[: len(names)]]
     figure.legend(handles, names, loc="outside lower center", ncols=len(names))
-    axes.set_xlabel("part of the tails' change, bits per byte against the same-seed baseline; diamond: the whole window")
-    axes.set_title(f"{parts_title(rows)}\n{evidence['study']}, development documents, post hoc")
+    axes.set_xlabel("change of tails, bits per byte against the same-seed baseline;\ndiamond: the whole window")
+    _title(figure, parts_title(rows), evidence, "post hoc")
     return _save(figure, path)
 
 
