@@ -1,4 +1,4 @@
-"""The six tiny runs, trained for a few updates in this process, and their evaluation protocol, below a root of one's own."""
+"""The six tiny runs, trained for a few updates in this process, and their evaluation protocol, below a root."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,8 @@ EVALUATION = {
     "source_windows": {
         "strata": [8, 16, tiny_runs.CONTEXT + 1, 50, 80, 5000], "bins": [4, 16], "per_stratum": 5,
         "contrast_strata": ["34-50", "51-80"], "bootstrap": {"replicates": 200, "seed": 3},
-        "populations": {"development": {"documents": [0, 45], "seed": 1}, "confirmation": {"documents": [45, 60], "seed": 2}},
+        "populations": {"development": {"documents": [0, 45], "seed": 1},
+                        "confirmation": {"documents": [45, 60], "seed": 2}},
     },
     "prefix_ranking": {"prefixes": [tiny_runs.CONTEXT * rows for rows in (3, 12)], "subsets": 50, "seed": 4},
 }

@@ -27,7 +27,9 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 import numpy as np  # noqa: E402
 
-from evidence import InputError, input_list, read_json, require_digest, require_keys, run_script, write_json  # noqa: E402
+from evidence import (  # noqa: E402
+    InputError, input_list, read_json, require_digest, require_keys, run_script, write_json,
+)
 from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
 from resampling import bits_per_byte, interval, shuffled, units  # noqa: E402
 
@@ -174,11 +176,11 @@ def main(argv=None):
     checkpoints = read_checkpoints([*finished, *options.also])
     counts = one_population(checkpoints)
     settings = read_section(protocol_paths[1], row_targets, len(counts))
-    evidence = {"study": options.study, "runs": {name: {"condition": result["condition"], "seed": result["seed"],
-                                                        "rows": result["digests"]["evaluation_rows.npy"]}
-                                                 for name, result, _ in checkpoints},
+    runs = [{"run": name, "condition": result["condition"], "seed": result["seed"],
+             "rows": result["digests"]["evaluation_rows.npy"]} for name, result, _ in checkpoints]
+    evidence = {"study": options.study, "runs": runs, "inputs": input_list(protocol_paths, options.root),
+                "evaluation_plan": checkpoints[0][1]["digests"]["evaluation_plan"],
                 **rank(checkpoints, counts, *settings, row_targets)}
-    evidence["inputs"] = input_list(protocol_paths, options.root)
     nats = np.stack([rows[:, 0] for _, _, rows in checkpoints])
     files = {f"{options.study}_{name}.npy": npy_bytes(a) for name, a in (("counts", counts), ("nats", nats))}
     evidence["files"] = digests(files)

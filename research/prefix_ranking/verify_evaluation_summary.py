@@ -1,8 +1,8 @@
 """Are the frozen rankings, reversals and subset intervals what the retained row statistics give?
 
-From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast and
-random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit. Losses
-are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within the stated tolerance.
+From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast
+and random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit.
+Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9.
 Nothing of the repository but evidence.py is needed; `inputs` are not opened.
 
     verify_evaluation_summary.py [FILE.json ...]
@@ -62,7 +62,7 @@ class Population:
     """Row statistics of all checkpoints: units int64 (checkpoints, rows), bytes int64 (rows,)."""
 
     def __init__(self, found, counts, nats):
-        self.names, self.runs = list(found["runs"]), found["runs"]
+        self.names, self.runs = [run["run"] for run in found["runs"]], found["runs"]
         self.units, self.bytes = np.rint(nats * 2.0**30).astype(np.int64), counts[:, 0]
         self.subsets, self.seed = found["subsets"], found["seed"]
 
@@ -84,8 +84,8 @@ class Population:
 
     def references(self):
         """[(checkpoint, its same-seed baseline)] where there is one."""
-        baselines = {run["seed"]: name for name, run in reversed(self.runs.items()) if run["condition"] == "baseline"}
-        return [(name, baselines[run["seed"]]) for name, run in self.runs.items()
+        baselines = {run["seed"]: run["run"] for run in reversed(self.runs) if run["condition"] == "baseline"}
+        return [(run["run"], baselines[run["seed"]]) for run in self.runs
                 if run["condition"] != "baseline" and run["seed"] in baselines]
 
     def contrasts(self, full, prefix, rows, orders):

@@ -96,10 +96,12 @@ def main(argv=None):
     study = study_of(options)
     record, windows, counts = study.selection()
     nats, scoring = read_losses(study)
-    evidence = analyse(study, record, by_stratum(record["strata"], windows, counts, nats), scoring)
+    strata = by_stratum(record["strata"], windows, counts, nats)
+    evidence = analyse(study, record, strata, scoring)
     lengths = np.load(study.folder / "lengths.npy")
     stem = f"{study.name}_{study.population}"
-    files = {f"{stem}_{name}.npy": npy_bytes(a) for name, a in zip(ARRAYS, (lengths, windows, counts, nats))}
+    arrays = zip(ARRAYS, (lengths, windows, counts, nats))
+    files = {f"{stem}_{name}.npy": npy_bytes(array) for name, array in arrays}
     evidence["files"] = digests(files)
 
     from window_figures import draw

@@ -95,7 +95,7 @@ def entries_of(stratum, weights, pair, contrasts):
 
 
 def cells(strata, runs, chosen, bootstrap):
-    """The cells of all strata; those of the strata named in `chosen` also have an interval adjusted for their number."""
+    """The cells of all strata; those of the strata named in `chosen` also have an interval for their number."""
     found, pairs = [], compared(runs)
     for number, stratum in enumerate(strata):
         documents, contrast = stratum.bytes.shape[1], stratum.name in chosen

@@ -1,9 +1,9 @@
 """Is every number of the frozen window evidence what the retained losses give?
 
-From the frozen arrays alone: documents are drawn again from the lengths, every score, contrast, bootstrap interval and
-position part is computed again by other code, and compared with the JSON value by value, bit for bit; losses are counted
-in units of 2^-30 of a nat, so that sums are integers. Position bins must add up to their window's difference within the
-tolerance that the evidence states. Nothing else of the repository is needed; `inputs` are not opened.
+From the frozen arrays alone: documents are drawn again from the lengths, every score, contrast, bootstrap interval
+and position part is computed again by other code, and compared with the JSON value by value, bit for bit; losses are
+counted in units of 2^-30 of a nat, so that sums are integers. Position bins must add up to their window's difference
+within the tolerance that the evidence states. Nothing else of the repository is needed; `inputs` are not opened.
 
     verify_window_evidence.py [FILE.json ...]
 
@@ -101,10 +101,10 @@ def check_selection(checks, found, lengths, windows):
     wrong = next((i for i, (a, b) in enumerate(zip(windows.tolist(), rows)) if a != b), min(len(windows), len(rows)))
     checks.expect(same, f"selection: {len(rows):,} windows drawn again" if same else
                   f"selection: window {wrong} differs; {len(windows):,} retained, {len(rows):,} drawn")
-    sources, all_there = sum(s["sources"] for s in strata), len(lengths) == found["documents"][1] - found["documents"][0]
+    sources, (first, last) = sum(s["sources"] for s in strata), found["documents"]
     expected = {"strata": strata, "sources": sources, "windows": len(rows), "without_text": empty}
     difference = first_difference({key: found[key] for key in expected}, expected)
-    checks.expect(not difference and all_there, f"strata: {difference or f'{sources:,} documents of {len(lengths):,}'}")
+    checks.expect(not difference and len(lengths) == last - first, f"strata: {difference or f'{sources:,} documents of {len(lengths):,}'}")
 
 
 # ------------------------------------------------------------------------------------------ numbers

@@ -118,7 +118,7 @@ class Study:
         """Path of the list of duplicates among the reserved documents; InputError saying how to make it."""
         path = self.root / f"research/confirmation/exclusions_{self.name}.json"
         if not path.exists():
-            raise InputError(f"{path}: missing; run research/confirmation/exclude_duplicates.py --study {self.name} first")
+            raise InputError(f"{path}: missing; make it with exclude_duplicates.py --study {self.name}")
         return path
 
     def excluded(self):
