@@ -56,10 +56,12 @@ def check_arrays(checks, found, windows, counts, nats):
     checks.expect(shaped, f"arrays: {found['windows']:,} windows, {bins} bins, {len(found['runs'])} runs")
     if not shaped:
         return False
+    edges = np.array([0, *found["bins"], found["context"]])
+    targets = np.clip(windows[:, 5, None] - edges[:-1], 0, np.diff(edges))
     totals = counts.sum(axis=(0, 1)).tolist()
     checks.expect(totals[::2] == [found["supplied_bytes"], found["targets"]] and (counts >= 0).all() and
-                  (counts[:, :, 2].sum(axis=1) <= windows[:, 5]).all(),
-                  f"counts: {totals[2]:,} targets, {totals[0]:,} supplied bytes")
+                  np.array_equal(counts[:, :, 2], targets),
+                  f"counts: {totals[2]:,} targets, every text token in its bin; {totals[0]:,} supplied bytes")
     apart = float(np.abs(nats[:, :, :-1].sum(axis=2) - nats[:, :, -1]).max())
     checks.expect(np.isfinite(nats).all() and (nats >= 0).all() and apart < 1e-7,
                   f"losses: bins differ from their window by at most {apart:.1e} nats")
