@@ -43,6 +43,7 @@ def freeze_windows(root, frozen, population="development"):
         write_json(study.folder / f"{name}.json", {
             "run": name, "weights": sha256_bytes(name.encode()), "fingerprint": record["fingerprint"],
             "forward_positions": 1000, "padding": {"windows_checked": 4, "largest_difference": 0.0}, "seconds": 1.0,
+            "seals": None,
             "selection": sha256_file(study.folder / "selection.json"), "nats": sha256_bytes(data)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyse_windows, "HERE", frozen)

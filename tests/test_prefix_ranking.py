@@ -1,4 +1,4 @@
-"""Prefixes are ranked from row statistics alone, reversals are real ones, and what is frozen is rebuilt without the code."""
+"""Prefixes are ranked from row statistics alone, reversals are real, and what is frozen is rebuilt without the code."""
 
 import math
 import shutil

@@ -106,10 +106,12 @@ def check_numbers(checks, found, population):
     apart = max(abs(full[name] - found["official"][name]) for name in full)
     checks.expect(apart == found["largest_difference"] and apart <= found["tolerance"] <= LARGEST_TOLERANCE,
                   f"official scores: rebuilt within {apart:.1e} bits per byte")
-    expected = {"scores": full, "ranking": sorted(full, key=full.get), "pairs": math.comb(len(full), 2)}
+    row_targets = found["targets"] // found["rows"]
+    expected = {"scores": full, "ranking": sorted(full, key=full.get), "pairs": math.comb(len(full), 2),
+                "targets": found["rows"] * row_targets}
     difference = first_difference({key: found[key] for key in expected}, expected, "population")
     checks.expect(not difference, f"population: {difference or f'{len(full)} checkpoints ranked'}")
-    contrasts, row_targets = [], found["targets"] // found["rows"]
+    contrasts = []
     for entry in found["prefixes"]:
         rows = entry["rows"]
         scores, targets = population.scores(slice(rows)), rows * row_targets

@@ -29,6 +29,7 @@ from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
 from windows import add_arguments, study_of  # noqa: E402
 
 ARRAYS = ("lengths", "windows", "counts", "nats")
+KEPT = ("run", "weights", "fingerprint", "forward_positions", "padding", "seals")
 
 
 def read_losses(study):
@@ -40,7 +41,7 @@ def read_losses(study):
         if record["selection"] != selection or sha256_file(path) != record["nats"]:
             raise InputError(f"{path}: not of this selection, or changed; run score_windows.py again")
         nats.append(np.load(path))
-        records.append({key: record[key] for key in ("run", "weights", "fingerprint", "forward_positions", "padding")})
+        records.append({key: record[key] for key in KEPT})
     return np.stack(nats), records
 
 
@@ -106,8 +107,8 @@ def main(argv=None):
 
     from window_figures import draw
 
-    print(f"{finding(evidence)}\n\n{table(evidence)}\n\nBits per byte against the same-seed baseline; negative is better. "
-          "* census: every document of the stratum.")
+    print(f"{finding(evidence)}\n\n{table(evidence)}\n\nBits per byte against the same-seed baseline; negative is "
+          "better. * census: every document of the stratum.")
     write_json(study.folder / "windows.json", evidence)
     figures = draw(evidence, study.folder)
     if options.freeze:

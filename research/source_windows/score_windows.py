@@ -125,12 +125,13 @@ def score_run(directory, device, record, windows, texts, supplied):
 
 
 def require_gate(study):
-    """InputError unless the frozen confirmation protocol and all checkpoint checks stand."""
+    """{"protocol", "checkpoints"}: seals of the frozen protocol and the checkpoint checks; InputError if not both."""
     sys.path.insert(0, str(ROOT / "research/confirmation"))
     import gate
     from reserved import Study as Reserved
 
-    gate.require_open(Reserved(study.name, study.root))
+    records = gate.require_open(Reserved(study.name, study.root))
+    return {name: record["sha256"] for name, record in zip(("protocol", "checkpoints"), records)}
 
 
 def findings(record, scored):
@@ -161,8 +162,7 @@ def main(argv=None):
     device, study = choose_device(options.device, options.gpu), study_of(options)
     os.environ.update(child_environment(device))
     record, windows, _ = study.selection()
-    if study.population == "confirmation":
-        require_gate(study)
+    seals = require_gate(study) if study.population == "confirmation" else None
     texts = list(window_tokens(windows, *(study.array(f"validation/{name}.npy") for name in ("lengths", "tokens"))))
     supplied, selection = study.array("tokenizer/bytes_supplied.npy"), sha256_file(study.folder / "selection.json")
     false = 0
@@ -177,7 +177,8 @@ def main(argv=None):
         print(*(f"FALSE {run}: {finding}" for finding in wrong), sep="\n", end="\n" if wrong else "")
         if not wrong:
             write_atomic(study.folder / f"{run}.npy", data)
-            write_json(study.folder / f"{run}.json", {**scored, "selection": selection, "nats": sha256_bytes(data)})
+            scored.update(seals=seals, selection=selection, nats=sha256_bytes(data))
+            write_json(study.folder / f"{run}.json", scored)
             print(f"ok {run}: {len(nats):,} windows in {scored['seconds']:.1f} s; other padding, the same losses in "
                   f"{scored['padding']['windows_checked']} windows", flush=True)
     print(f"losses: {study.folder}")

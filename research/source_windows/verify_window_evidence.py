@@ -49,7 +49,7 @@ def read_arrays(checks, path, found):
 
 
 def check_arrays(checks, found, windows, counts, nats):
-    """Shapes, totals, and that every window's bins add up to the window."""
+    """Shapes, totals, and that every window's bins add up to the window; whether the shapes allow more checks."""
     bins = len(found["bins"]) + 1
     shapes = [(found["windows"], 6), (found["windows"], bins, 3), (len(found["runs"]), found["windows"], bins + 1)]
     shaped = [array.shape for array in (windows, counts, nats)] == shapes
@@ -106,7 +106,8 @@ def check_selection(checks, found, lengths, windows):
     sources, (first, last) = sum(s["sources"] for s in strata), found["documents"]
     expected = {"strata": strata, "sources": sources, "windows": len(rows), "without_text": empty}
     difference = first_difference({key: found[key] for key in expected}, expected)
-    checks.expect(not difference and len(lengths) == last - first, f"strata: {difference or f'{sources:,} documents of {len(lengths):,}'}")
+    checks.expect(not difference and len(lengths) == last - first,
+                  f"strata: {difference or f'{sources:,} documents of {len(lengths):,}'}")
 
 
 # ------------------------------------------------------------------------------------------ numbers
