@@ -7,9 +7,10 @@ PYTHON ?= python3
 STUDY ?= demo
 DEVICE ?= gpu
 GPU ?=
+JOBS ?= 1
 PY := .venv/bin/python
 ifeq ($(DEVICE),cpu)
-DEVICE_ARGUMENTS := --device cpu
+DEVICE_ARGUMENTS := --device cpu --jobs $(JOBS)
 else
 DEVICE_ARGUMENTS := --gpu "$(GPU)"
 endif
@@ -29,7 +30,7 @@ setup: .venv/installed ## create .venv and install the pinned requirements
 demo: setup ## the main job on the embedded corpus: prepare, train six runs on the CPU, audit, report
 	$(PY) prepare.py --study demo
 	$(PY) generate_runs.py protocols/demo.json
-	$(PY) run_all.py --study demo --device cpu
+	$(PY) run_all.py --study demo --device cpu --jobs 2
 	$(PY) research/source_exclusion/audit_stream.py --study demo
 	$(PY) research/matched_training/report.py --study demo
 
@@ -42,7 +43,7 @@ prepare: setup ## corpus, tokenizer and tokens of STUDY
 runs: setup ## the six run directories of STUDY
 	$(PY) generate_runs.py protocols/$(STUDY).json
 
-run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index or UUID), or with DEVICE=cpu
+run-all: setup ## train and score the runs of STUDY on one named GPU (GPU=index or UUID), or with DEVICE=cpu [JOBS=2]
 	$(PY) run_all.py --study $(STUDY) $(DEVICE_ARGUMENTS)
 
 audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes, orders

@@ -8,7 +8,7 @@ Needs   --device cpu, or --gpu and nvidia-smi. Only the named GPU is made visibl
         CUDA_VISIBLE_DEVICES is refused.
 Takes   as long as the training; finished runs are skipped, an interrupted one goes on from its checkpoint
 
-    python run_all.py --study NAME (--device cpu | --gpu <index or UUID>) [--runs DIR]
+    python run_all.py --study NAME (--device cpu [--jobs N] | --gpu <index or UUID>) [--runs DIR]
 
 Exit 0: all runs finished. 1: a run failed, and none was started after it. 2: refused. 128 + n: stopped by signal n.
 """
@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -146,25 +147,27 @@ class Stop:
     """SIGINT, SIGTERM and SIGHUP: passed on to the run, and remembered so that nothing starts after them."""
 
     def __init__(self):
-        self.number, self.child = 0, None
+        self.number, self.running = 0, {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays what it is
                 signal.signal(number, self._handle)
 
     def _handle(self, number, frame):
         self.number = number
-        if self.child:
-            self.child.send_signal(number)
+        for child in list(self.running.values()):
+            child.send_signal(number)
 
-    def wait(self, child):
-        """Exit status of the child; a signal that came before it was known here is passed on now."""
-        self.child = child
+    def wait(self, run, child):
+        """Exit status of a run's process; a signal that came before it was known here is passed on now."""
+        self.running[run] = child
         if self.number:
             child.send_signal(self.number)
-        return child.wait()
+        status = child.wait()
+        del self.running[run]
+        return status
 
 
-def run_one(directory, run, expected, device, lock, ledger, stop):
+def run_one(directory, run, expected, device, lock, ledger, stop, messages):
     """The ledger's end entry of one attempt at one run.
 
     The child leads a process group of its own, so that Ctrl-C reaches it once, through the runner. It inherits the
@@ -174,9 +177,11 @@ def run_one(directory, run, expected, device, lock, ledger, stop):
     command = [sys.executable, here / "train.py", here / "config.json", "--device", "cuda" if device["uuid"] else "cpu"]
     entry, began, finished = ledger.start(run, device), time.monotonic(), False
     child = subprocess.Popen(command, cwd=here, env=child_environment(device), process_group=0,
-                             pass_fds=[lock.fileno()])
-    note_holder(lock, f"pid {os.getpid()}, which runs {run} in pid {child.pid}")
-    status = stop.wait(child)
+                             pass_fds=[lock.fileno()], stderr=messages)
+    running = {**{name: other.pid for name, other in list(stop.running.items())}, run: child.pid}
+    held = ", ".join(f"{name} in pid {pid}" for name, pid in running.items())
+    note_holder(lock, f"pid {os.getpid()}, which runs {held}")
+    status = stop.wait(run, child)
     try:
         finished = status == 0 and is_finished(here, expected)
     finally:
@@ -187,21 +192,37 @@ def run_one(directory, run, expected, device, lock, ledger, stop):
     return end
 
 
-def run_pending(directory, pending, device, lock, ledger):
-    """Do the `pending` part of study_runs in order; return the exit code."""
-    stop = Stop()
-    for number, (run, expected) in enumerate(pending.items(), 1):
-        if not stop.number:
-            print(f"{run}: starts ({number} of {len(pending)}) on {device['name'] or device['kind']}", flush=True)
-            end = run_one(directory, run, expected, device, lock, ledger, stop)
-            print(f"{run}: {end['outcome']} (exit status {end['exit_status']}) after {end['seconds']} s", flush=True)
-            if end["outcome"] != "finished" and not stop.number:
-                print(f"{run}: no result; runs after it were not started. Mend it and run again", file=sys.stderr)
-                return 1
+def run_pending(directory, pending, device, lock, ledger, jobs):
+    """Do the `pending` part of study_runs in order, `jobs` at a time; return the exit code."""
+    stop, failed = Stop(), []
+    # Runs side by side write through cat: with no terminal before them they print lines, not bars over each other.
+    pipe = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=sys.stderr, process_group=0) if jobs > 1 else None
+    messages = pipe and pipe.stdin
+
+    def attempt(number, run, expected):
+        if stop.number or failed:
+            return
+        print(f"{run}: starts ({number} of {len(pending)}) on {device['name'] or device['kind']}", flush=True)
+        try:
+            end = run_one(directory, run, expected, device, lock, ledger, stop, messages)
+        except BaseException:
+            failed.append(run)
+            raise
+        print(f"{run}: {end['outcome']} (exit status {end['exit_status']}) after {end['seconds']} s", flush=True)
+        if end["outcome"] != "finished" and not stop.number:
+            failed.append(run)
+            print(f"{run}: no result; runs after it were not started. Mend it and run again", file=sys.stderr)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        done = [pool.submit(attempt, number, *item) for number, item in enumerate(pending.items(), 1)]
+    if pipe:
+        pipe.communicate()
+    for future in done:
+        future.result()
     if stop.number:
         print(f"stopped by signal {stop.number}; run again to go on from the last checkpoint", file=sys.stderr)
         return 128 + stop.number
-    return 0
+    return 1 if failed else 0
 
 
 def main(argv=None):
@@ -209,9 +230,12 @@ def main(argv=None):
     parser.add_argument("--study", required=True)
     parser.add_argument("--device", choices=["cpu"])
     parser.add_argument("--gpu", action="append", default=[], help="index or full UUID as nvidia-smi -L shows it")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="CPU runs side by side (default: 1)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where studies are run (default: runs)")
     arguments = parser.parse_args(argv)
     directory = arguments.runs.resolve() / arguments.study
+    if arguments.jobs < 1 or (arguments.jobs > 1 and arguments.gpu):
+        raise InputError(f"--jobs: expected 1 or more, and 1 on a GPU, found {arguments.jobs}")
     runs = study_runs(directory)
     with lock_study(directory) as lock:
         note_holder(lock, f"pid {os.getpid()}")
@@ -222,7 +246,7 @@ def main(argv=None):
         device = choose_device(arguments.device, arguments.gpu)
         for run in [run for run in runs if run not in pending]:
             print(f"{run}: finished before, skipped")
-        code = run_pending(directory, pending, device, lock, ledger)
+        code = run_pending(directory, pending, device, lock, ledger, arguments.jobs)
     if code == 0:
         print(f"all {len(runs)} runs finished: {directory}/*/result.json; reservations in {ledger.path}")
     return code

@@ -487,7 +487,7 @@ class Ranks:
 # --------------------------------------------------------------------------------- official score
 
 
-def score(forward, reader, microbatch, byte_tables, ranks):
+def score(forward, reader, microbatch, byte_tables, ranks, label="scoring"):
     """Nats, supplied bytes, raw bytes and counted targets of every row: float64 (rows, 4).
 
     A target counts when its supplied byte length is positive; specials do not. Sums within a row are in float64.
@@ -497,7 +497,7 @@ def score(forward, reader, microbatch, byte_tables, ranks):
     firsts = ranks.deal(range(0, reader.count, microbatch))
     ranges = [(first, min(first + microbatch, reader.count)) for first in firsts]
     stream = rows.stream(reader, ranges, forward.device)
-    for (first, last), (_, inputs, targets) in zip(ranges, bar(stream, "scoring", len(ranges))):
+    for (_, inputs, targets), (first, last) in zip(bar(stream, label, len(ranges)), ranges):
         nats, counted = forward.nats(inputs, targets).double(), supplied[targets] > 0
         columns = [nats * counted, supplied[targets], raw[targets] * counted, counted]
         statistics[first:last] = torch.stack([column.double().sum(1) for column in columns], dim=1)
@@ -615,7 +615,7 @@ def train(config, forward, optimizer, split, progress, ranks, after_update):
     stream = rows.stream(split.reader, ranges, forward.device, split.collate)
     targets_of = split.targets.reshape(-1, accumulation * microbatch).sum(axis=1).tolist()
     began = time.perf_counter() - progress["loop_seconds"]
-    for update in bar(updates, "training", len(updates)):
+    for update in bar(updates, f"{config['condition']}_s{config['seed']}: training", len(updates)):
         started = time.perf_counter()
         batches = (next(stream) for _ in range(accumulation // ranks.count))
         targets = targets_of[update]
@@ -747,7 +747,8 @@ def run(config_path, device):
     scored_rows = config["evaluation"]["targets"] // model.context
     validation = Split(directory.data, "validation", best_fit_crop, config, scored_rows)
     byte_tables = [np.load(directory.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
-    statistics = score(forward, validation.reader, config["evaluation"]["microbatch"], byte_tables, ranks)
+    microbatch, label = config["evaluation"]["microbatch"], f"{config['condition']}_s{config['seed']}: scoring"
+    statistics = score(forward, validation.reader, microbatch, byte_tables, ranks, label)
     ended = time.perf_counter()
     result = {
         **{key: config[key] for key in ("study", "condition", "seed")},
@@ -758,6 +759,7 @@ def run(config_path, device):
         "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
                     "score": ended - scoring_began, "run": ended - began},
         "digests": {"config": evidence.sha256_file(config_path), "code": directory.identity["code"],
+                    "inputs": config["data"]["files"],
                     "initial_weights": initial_weights, "weights": weights_digest(model),
                     "plan": plan_sha256(training.plan), "evaluation_plan": plan_sha256(validation.plan),
                     **{key: progress[key] for key in ("rows", "first_microbatch", "last_microbatch")}},

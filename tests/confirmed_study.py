@@ -3,6 +3,9 @@
 Tokens and texts are seeded apart: duplicates are sought in the texts, scores are of the tokens.
 """
 
+import contextlib
+import importlib
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +17,6 @@ import pyarrow.parquet as pq
 import tiny_runs
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = {name: ROOT / "research" / name for name in (
-    "matched_training/verify_checkpoints.py", "confirmation/exclude_duplicates.py", "confirmation/freeze_protocol.py",
-    "confirmation/score_confirmation.py", "confirmation/verify_confirmation.py")}
 sys.path.insert(0, str(ROOT / "research/confirmation"))
 
 STUDY, CONTEXT = "tiny", tiny_runs.CONTEXT
@@ -75,19 +75,27 @@ def build(root, monkeypatch):
 
 
 def script(root, name, *arguments):
-    """(exit code, stdout, stderr) of a script of research/, in a process of its own."""
-    path = next(path for key, path in SCRIPTS.items() if key.endswith(f"/{name}.py"))
-    command = [sys.executable, str(path), "--study", STUDY, "--root", str(root), *arguments]
+    """(exit code, stdout, stderr) of a script of research/ in a process of its own: it imports the runs' trainers."""
+    folder = "matched_training" if name == "verify_checkpoints" else "confirmation"
+    command = [sys.executable, str(ROOT / "research" / folder / f"{name}.py"), *options(root), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout, done.stderr
 
 
+def options(root):
+    return ["--study", STUDY, "--root", str(root)]
+
+
 def confirm(root):
-    """The whole way, in its order; stdout of every script."""
-    steps = (("exclude_duplicates",), ("freeze_protocol",), ("verify_checkpoints", "--freeze"),
-             ("score_confirmation", "--freeze"), ("verify_confirmation",))
+    """The whole way, in its order; what every script printed."""
     printed = {}
-    for name, *arguments in steps:
-        code, printed[name], errors = script(root, name, *arguments)
-        assert code == 0, (name, printed[name], errors)
+    for name, *arguments in (("exclude_duplicates",), ("freeze_protocol",), ("verify_checkpoints", "--freeze"),
+                             ("score_confirmation", "--freeze"), ("verify_confirmation",)):
+        if name in ("verify_checkpoints", "score_confirmation"):
+            code, printed[name], errors = script(root, name, *arguments)
+            assert code == 0, (name, printed[name], errors)
+            continue
+        with contextlib.redirect_stdout(io.StringIO()) as stream:
+            assert importlib.import_module(name).main(options(root)) == 0, (name, stream.getvalue())
+        printed[name] = stream.getvalue()
     return printed

@@ -4,6 +4,7 @@ import evidence
 import numpy as np
 import pytest
 import torch
+import train
 from research.batch_boundaries import check_boundaries
 
 import acceptance
@@ -69,7 +70,7 @@ def mean_of_means(forward, microbatches):
 FAULTS = {
     "mask missing": ({"fed": mask_missing}, CONTEXT_LEAKS, {"positions_restart"}),
     "positions running on": (
-        {"pack": after(pack_documents, positions_running_on)}, {"positions_restart"}, {"alone_equals_packed"}),
+        {"pack": after(pack_documents, positions_running_on)}, {"positions_restart", "alone_equals_packed"}, set()),
     "boundary target kept": ({"pack": after(pack_documents, boundary_target_kept)}, {"boundary_target_ignored"}, set()),
     "double shift": ({"pack": after(pack_documents, shifted_once_already)}, {"single_shift"},
                      {"boundary_target_ignored", "alone_equals_packed", "repeated_document"}),
@@ -93,12 +94,12 @@ def test_each_planted_fault_is_caught_by_the_check_named_after_it(subject, capsy
 
 
 def test_a_mask_that_lets_padding_read_nothing_and_spread_nan_is_caught(subject, capsys, monkeypatch):
-    make = subject.trained.flat_features
+    make = train.Forward.flat_features
 
-    def spreading(inputs, positions, segments):
-        return torch.where((segments < 0).flatten()[:, None], torch.nan, make(inputs, positions, segments))
+    def spreading(forward, inputs, positions, segments):
+        return torch.where((segments < 0).flatten()[:, None], torch.nan, make(forward, inputs, positions, segments))
 
-    monkeypatch.setattr(subject.trained, "flat_features", spreading)
+    monkeypatch.setattr(train.Forward, "flat_features", spreading)
     assert "padding_finite" in failed(subject, capsys)
 
 

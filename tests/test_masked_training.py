@@ -164,6 +164,9 @@ def test_case_22b_an_update_without_a_target_is_not_made_and_is_counted():
     assert (progress["effective_targets"], progress["empty_updates"], progress["update"]) == (32, 2, 3)
     unchanged = [all(torch.equal(one[name], two[name]) for name in one) for one, two in zip(states, states[1:])]
     assert unchanged == [True, False, True]
+    _, *batch = rows.document_rows(reader, 4, 8, independent=True, width=None)
+    whole = train.Forward(busy_model(), TINY["training"], CPU).loss(*map(torch.from_numpy, map(np.array, batch)))
+    assert lines[1]["loss"] == pytest.approx(whole.item() / 32, rel=1e-5)
 
 
 def test_case_22c_a_microbatch_that_is_not_finite_stops_the_run_before_any_step(monkeypatch):

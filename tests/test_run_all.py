@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import datetime
 
 import pytest
@@ -25,9 +26,9 @@ def run_all(repository):
     return tiny_study.run_all(repository, "--device", "cpu")
 
 
-def start(repository):
+def start(repository, *options):
     """The runner as a process in the background."""
-    command = tiny_study.command(repository, "run_all.py", "--study", "demo", "--device", "cpu")
+    command = tiny_study.command(repository, "run_all.py", "--study", "demo", "--device", "cpu", *options)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -158,9 +159,43 @@ def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
 def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
     code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
             "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
-            "print(stop.wait(subprocess.Popen(['sleep', '20'])))")
+            "print(stop.wait('a run', subprocess.Popen(['sleep', '20'])))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
     assert done.stdout == "-15\n", done.stderr
+
+
+def test_two_jobs_run_side_by_side_and_a_signal_reaches_both(repository):
+    behave(repository, baseline_s1="wait", random_crop_s1="wait")
+    runner = start(repository, "--jobs", "2")
+    children = [int(tiny_study.wait_for(study(repository) / run / "waiting")) for run in RUNS[:2]]
+    assert not attempts(repository, RUNS[2])
+    holder = (study(repository) / ".lock").read_text()
+    assert all(f"{run} in pid {child}" in holder for run, child in zip(RUNS, children))
+    runner.send_signal(signal.SIGTERM)
+    runner.communicate(timeout=20)
+    assert runner.returncode == 128 + signal.SIGTERM and not attempts(repository, RUNS[2])
+    assert sorted((run, outcome) for run, _, outcome, _ in outcomes(repository)) == [
+        (run, "interrupted") for run in RUNS[:2]]
+
+
+def test_after_a_failure_among_jobs_nothing_new_starts(repository):
+    behave(repository, baseline_s1="fail", random_crop_s1="wait")
+    runner = start(repository, "--jobs", "2")
+    tiny_study.wait_for(study(repository) / "random_crop_s1/waiting")
+    while not any(run == "baseline_s1" for run, *_ in outcomes(repository)):
+        time.sleep(0.01)
+    (study(repository) / "random_crop_s1/go").write_text("")
+    _, errors = runner.communicate(timeout=20)
+    assert runner.returncode == 1 and "baseline_s1: no result" in errors
+    assert not attempts(repository, "segmented_s1")
+    assert {run: outcome for run, _, outcome, _ in outcomes(repository)} == {
+        "baseline_s1": "failed", "random_crop_s1": "finished"}
+
+
+@pytest.mark.parametrize("options", [["--device", "cpu", "--jobs", "0"], ["--gpu", "0", "--jobs", "2"]])
+def test_jobs_are_for_the_cpu_and_at_least_one(repository, options):
+    done = tiny_study.run_all(repository, *options)
+    assert done.returncode == 2 and "--jobs" in done.stderr and nothing_ran(repository)
 
 
 def test_of_two_runners_the_second_is_kept_out_with_the_holders_pid(repository):

@@ -15,6 +15,7 @@ from evidence import Checks
 from loaders.batches import effective_targets, pack_documents, pad_documents, shifted
 
 TOLERANCE = 1e-5
+ROUNDING = 1e-12
 VISIBLE = 1e-3
 CPU = torch.device("cpu")
 

@@ -1,10 +1,12 @@
 """The checks themselves: each is a function (record, subject, way), named as what it checks."""
 
+import copy
+
 import numpy as np
 import torch
 
 from acceptance import (
-    VISIBLE, fed, gradients, largest, logits, others_logits, packed, relative, replaced_first, spans, update,
+    ROUNDING, VISIBLE, fed, gradients, largest, logits, others_logits, packed, relative, replaced_first, spans, update,
     without_segments,
 )
 from loaders.batches import IGNORED, PADDING, Batch, effective_targets, pad_documents, require_unshifted
@@ -13,18 +15,21 @@ from loaders.batches import IGNORED, PADDING, Batch, effective_targets, pad_docu
 
 
 def alone_equals_packed(record, subject, way):
-    """Logits and losses of every effective target, alone and packed."""
-    row, name = packed(way, subject.documents), "alone_equals_packed"
-    together, nats = logits(subject.trained, way, row)[0], subject.trained.nats(*way.fed(row))[0]
-    differences = []
-    for document, span in zip(subject.documents, spans(subject.documents)):
-        alone, inside = packed(way, [document]), slice(span.start, span.stop - 1)
-        differences.append((largest(together[inside] - logits(subject.trained, way, alone)[0]),
-                            largest(nats[inside] - subject.trained.nats(*way.fed(alone))[0])))
-    for what, values in zip(("logits differ by", "losses differ by"), zip(*differences)):
-        record.at_most(name, what, max(values))
-    bare = logits(subject.trained, without_segments(way), row)[0]
-    record.at_least(name, "without the mask logits differ by", largest(bare - together))
+    """Logits and losses of every effective target, alone and packed; in float64 as well, where rounding is far off."""
+    row, name, exact = packed(way, subject.documents), "alone_equals_packed", copy.deepcopy(subject.trained)
+    exact.model.double()
+
+    def difference(outputs):
+        together = outputs(row)[0]
+        return max(largest(together[span.start : span.stop - 1] - outputs(packed(way, [document]))[0])
+                   for document, span in zip(subject.documents, spans(subject.documents)))
+
+    record.at_most(name, "logits differ by", difference(lambda batch: logits(subject.trained, way, batch)))
+    record.at_most(name, "losses differ by", difference(lambda batch: subject.trained.nats(*way.fed(batch))))
+    rounding = difference(lambda batch: logits(exact, way, batch))
+    record.expect(rounding <= ROUNDING, f"{name}: in float64 logits differ by: {rounding:.3g}, at most {ROUNDING:g}")
+    bare = logits(subject.trained, without_segments(way), row) - logits(subject.trained, way, row)
+    record.at_least(name, "without the mask logits differ by", largest(bare))
 
 
 def others_unchanged(record, subject, way):

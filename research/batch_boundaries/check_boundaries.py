@@ -2,13 +2,14 @@
 
 Documents alone, packed, padded, repeated and replaced go through the trainer's own model; outputs, losses and gradients
 are compared. By default a tiny model is trained here first on lines of arithmetic; --run takes model and validation
-text of a finished run. A declared continuous stream is not held to the independence of its documents: those checks are
-left out, by name, and the crossing context is shown instead. Where a fault can be made on purpose, its size is shown.
+text of a finished run, in float64. A declared continuous stream is not held to the independence of its documents: those
+checks are left out, by name, and the crossing context is shown instead. Where a fault can be made on purpose, its size
+is shown.
 
 Reads:   protocols/demo.json; with --run, a finished run directory and the prepared data it names
 Writes:  research/batch_boundaries/boundaries.json with --freeze; what is exact in it never changes
 Needs:   torch, on the CPU
-Takes:   about 15 seconds
+Takes:   about 10 seconds
 Use:     python research/batch_boundaries/check_boundaries.py [--freeze] [--semantics continuous]
          python research/batch_boundaries/check_boundaries.py --run runs/demo/baseline_s43
 """
@@ -93,7 +94,7 @@ def subject_here():
 
 
 def subject_of(run):
-    """The trained model of a run directory, and its first three validation documents that fit a third of a row."""
+    """The trained model of a run directory in float64, and its first three validation documents under a third row."""
     import numpy as np
     import safetensors.torch
     from acceptance import Subject
@@ -106,6 +107,8 @@ def subject_of(run):
     trained, random = (forward_of(config["model"], config["training"], config["vocabulary"], context, config["seed"])
                        for _ in range(2))
     trained.model.load_state_dict(safetensors.torch.load_file(run / "model.safetensors"))
+    for forward in (trained, random):
+        forward.model.double()  # rounding grows with a run's size; the bounds do not
     lengths, tokens = np.load(data / "lengths.npy"), np.load(data / "tokens.npy", mmap_mode="r")
     chosen = np.flatnonzero((lengths > 4) & (lengths < context // 3))[:3]
     if len(chosen) < 3:

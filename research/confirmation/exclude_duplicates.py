@@ -7,9 +7,9 @@ About   2 seconds for `wheels`; it reads the corpus once and keeps only hashes o
 
     exclude_duplicates.py --study wheels
 
-A reserved document is excluded when its UTF-8 text has the SHA-256 of a document of any training shard, or of an earlier
-validation document that is not reserved. Reserved documents equal to each other are counted and kept. Near duplicates
-are not audited.
+A reserved document is excluded when its UTF-8 text has the SHA-256 of a document of any training shard, or of a
+validation document before the reserved ones. Reserved documents equal to each other are counted and kept. Near
+duplicates are not audited.
 """
 
 import argparse
@@ -64,9 +64,10 @@ def exclusions(study):
     for name, path in shards.items():
         documents = shard_documents(path, corpus["text_column"])
         compared[name] = copies(name, islice(documents, study.first) if name == held_out else documents, wanted, found)
-    read, prepared = sum(compared.values()) - compared[held_out], len(np.load(study.data("train/lengths.npy")))
+    lengths = study.data("train/lengths.npy")
+    read, prepared = sum(compared.values()) - compared[held_out], len(np.load(lengths))
     if read != prepared:
-        raise InputError(f"{study.data('train/lengths.npy')}: {prepared} documents, but the training shards hold {read}")
+        raise InputError(f"{lengths}: {prepared} documents, but the training shards hold {read}")
     excluded = [{"document": number, "sha256": digest, "bytes": size, "name": name, **found[digest]}
                 for number, (digest, size, name) in enumerate(reserved, study.first) if digest in found]
     return {"study": study.name, "documents": [study.first, study.last], "compared": compared, "excluded": excluded,

@@ -37,7 +37,8 @@ def main(argv=None):
     record = write_sealed(path, gate.protocol_content(study), "freeze_protocol.py")
     stream = record["content"]["stream"]
     batches = ", ".join(f"{count} of {size}" for size, count in sorted(stream["batches"].items()))
-    print(f"{stream['documents']:,} documents in batches ({batches}); {stream['rows']:,} rows, {stream['targets']:,} targets")
+    print(f"{stream['documents']:,} documents in batches ({batches})")
+    print(f"{stream['rows']:,} rows, {stream['targets']:,} targets")
     print(f"{stream['arrived']:,} arrive, {stream['started']:,} are begun, {stream['over_capacity_started']:,} of "
           f"{stream['over_capacity']:,} longer than a row")
     print(f"input/target fingerprint {stream['fingerprint']}")

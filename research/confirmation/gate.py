@@ -1,9 +1,7 @@
-"""What must hold before a model may see a reserved document: the protocol is the frozen one, the checkpoints are checked.
+"""Before a model may see a reserved document: the protocol must be the frozen one, every checkpoint must be checked.
 
 No model is made here. Whatever keeps the gate closed is an InputError, exit code 2: it is no finding about a model.
 """
-
-from itertools import product
 
 from evidence import InputError, first_difference, input_list, read_json
 from research.matched_training.saved_runs import baseline_of, file_digests, run_names
@@ -26,9 +24,15 @@ def result_path(study):
     return study.root / f"runs/{study.name}/report/confirmation.json"
 
 
+def began_path(study):
+    """Written before the first forward pass, so that a scoring which was broken off is on record, too."""
+    return result_path(study).with_name("confirmation_began.json")
+
+
 def scored_before(study):
-    """Evidence of an earlier scoring, if there is any."""
-    return [path for path in (result_path(study), study.evidence / f"{study.name}.json") if path.exists()]
+    """Records of an earlier scoring, if there are any; each has a `began_at`."""
+    records = began_path(study), result_path(study), study.evidence / f"{study.name}.json"
+    return [path for path in records if path.exists()]
 
 
 def checkpoints_path(study):
@@ -74,7 +78,9 @@ def require_checkpoints(study):
         if entry["findings"] or entry.get("rescored") != entry["score"]:
             what = "; ".join(entry["findings"]) or "rescored is not the run's score"
             raise InputError(f"{path}: {name}: the check failed: {what}")
-        difference = first_difference(entry["files"], file_digests(study.root / "runs" / study.name / name), name)
+        run = study.root / "runs" / study.name / name
+        found = {"files": file_digests(run), "score": read_json(run / "result.json")["score"]}
+        difference = first_difference({key: entry[key] for key in found}, found, name)
         if difference:
             raise InputError(f"{path}: checked other files than are there: {difference}; run {make_it}")
     return record
@@ -82,10 +88,11 @@ def require_checkpoints(study):
 
 def require_open(study):
     """(protocol, checkpoints) records; InputError says what keeps the gate closed."""
-    records = require_protocol(study), require_checkpoints(study)
-    for scored, (path, record) in product(scored_before(study), zip((protocol_path(study), checkpoints_path(study)), records)):
+    sealed = {protocol_path(study): require_protocol(study), checkpoints_path(study): require_checkpoints(study)}
+    for scored in scored_before(study):
         began = read_json(scored)["began_at"]
-        if record["sealed_at"] > began:
-            raise InputError(f"{path}: post-dated: sealed at {record['sealed_at']}, but {scored} says that scoring began "
-                             f"at {began}")
-    return records
+        for path, record in sealed.items():
+            if record["sealed_at"] > began:
+                raise InputError(f"{path}: post-dated: sealed at {record['sealed_at']}, but {scored} says that scoring "
+                                 f"began at {began}")
+    return tuple(sealed.values())

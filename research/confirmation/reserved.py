@@ -1,8 +1,8 @@
 """The reserved validation documents of a study, and the stream that the confirmation score packs from them.
 
 Documents arrive in the refill batches in which prepare.py cut the validation shard, less those that are excluded, and
-are packed by the baseline loader, as for the official score. Nothing arrives twice and nothing is read that the official
-score's stream had read. (Paper, section 4 and 5.4.)
+are packed by the baseline loader, as for the official score. Nothing arrives twice, and nothing that the stream of the
+official score draws. (Paper, sections 4 and 5.4.)
 """
 
 import hashlib
@@ -85,7 +85,8 @@ class Study:
     def excluded(self):
         """Validation documents that exclude_duplicates.py excluded, ascending."""
         if not self.exclusions_path.exists():
-            raise InputError(f"{self.exclusions_path}: missing; make it with: exclude_duplicates.py --study {self.name}")
+            raise InputError(f"{self.exclusions_path}: missing; make it with: exclude_duplicates.py --study "
+                             f"{self.name}")
         return [entry["document"] for entry in read_json(self.exclusions_path)["excluded"]]
 
     def bos(self):
@@ -106,8 +107,8 @@ def require_untouched(study, lengths, refill):
     """InputError when the official score's stream draws a document that is reserved."""
     _, arrived = plan_rows(study, lengths, refill, study.protocol["evaluation"]["targets"])
     if arrived > study.first:
-        raise InputError(f"{study.evaluation_path}: confirmation.documents: document {study.first} on are reserved, but "
-                         f"the official score's stream draws documents 0 to {arrived - 1}; reserve from {arrived} on")
+        raise InputError(f"{study.evaluation_path}: confirmation.documents: {study.first} on are reserved, but the "
+                         f"stream of the official score draws documents 0 to {arrived - 1}; reserve from {arrived} on")
 
 
 def reserved_batches(study, refill, excluded):
@@ -129,8 +130,8 @@ def reserved_stream(study, lengths, refill, excluded):
     documents, batches = reserved_batches(study, refill, excluded)
     plan, arrived = plan_rows(study, lengths[documents], batches, study.targets)
     if arrived > len(documents):
-        raise InputError(f"{study.evaluation_path}: confirmation.targets: {study.targets} targets draw {arrived} documents, "
-                         f"but {len(documents)} are reserved and not excluded; take fewer targets")
+        raise InputError(f"{study.evaluation_path}: confirmation.targets: {study.targets} targets draw {arrived} "
+                         f"documents, but {len(documents)} are reserved and not excluded; take fewer targets")
     plan[:, ARRIVAL] = documents[plan[:, ARRIVAL]]
     return Stream(documents, batches, plan, arrived)
 

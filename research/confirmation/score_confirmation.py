@@ -2,14 +2,15 @@
 
 Reads   protocol_NAME.json (freeze_protocol.py), exclusions_NAME.json, runs/NAME/report/checkpoints.json
         (../matched_training/verify_checkpoints.py), every run of NAME, and the prepared validation split
-Writes  runs/NAME/report/confirmation.json and confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw
-        bytes, targets; with --freeze also NAME.json and rows_NAME.npy beside this script
+Writes  runs/NAME/report/: confirmation_began.json before the first forward pass, then confirmation.json and
+        confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw bytes, targets; with --freeze the
+        last two also beside this script, as NAME.json and rows_NAME.npy
 Needs   torch; about as long as the official scores of all runs
 
     score_confirmation.py --study wheels [--device cpu] [--freeze]
 
 Exit 2 and no forward pass, unless the protocol is the frozen one and every checkpoint check is in evidence (gate.py).
-Exit 1: a model was fed other inputs or targets than were audited, or a second scoring is not the first one, which stands.
+Exit 1: a model was fed other inputs or targets than were audited, or a later scoring is not the first, which stands.
 """
 
 import argparse
@@ -45,8 +46,8 @@ def score_run(study, name, plan, device):
     from research.matched_training.saved_runs import SavedRun
 
     saved = SavedRun(study.root / "runs" / study.name / name, device)
-    if saved.changes():
-        raise InputError(f"{saved.path}: changed since it was trained: {saved.changes()[0]}")
+    for change in saved.changes():
+        raise InputError(f"{saved.path}: changed since it was trained: {change}")
     tokens, lengths, _ = study.validation()
     reader = saved.train.rows.RowReader(plan, tokens, lengths, saved.config["bos"], study.capacity)
     watched, began = Watched(saved.forward(), Fingerprint()), time.perf_counter()
@@ -104,6 +105,24 @@ def freeze(study, evidence, rows_bytes):
     write_atomic(rows, rows_bytes)
 
 
+def score_all(study, protocol, device):
+    """({run: entry}, bytes of the row statistics as .npy, time at which the first scoring ever began)."""
+    import gate
+    import numpy as np
+    from reserved import reserved_stream
+    from research.matched_training.sealed import utc_now
+
+    _, lengths, refill = study.validation()
+    plan = reserved_stream(study, lengths, refill, protocol["content"]["excluded"]).plan
+    began = gate.began_path(study)
+    if not began.exists():
+        write_json(began, {"began_at": utc_now(), "protocol_sha256": protocol["sha256"]})
+    scored = {name: score_run(study, name, plan, device) for name in protocol["content"]["runs"]}
+    file = io.BytesIO()
+    np.save(file, np.stack([statistics for _, statistics in scored.values()]))
+    return {name: entry for name, (entry, _) in scored.items()}, file.getvalue(), read_json(began)["began_at"]
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
@@ -112,35 +131,25 @@ def main(argv=None):
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
     import gate
-    import numpy as np
-    from reserved import Study, reserved_stream
+    from reserved import Study
     from research.matched_training.saved_runs import device_facts
-    from research.matched_training.sealed import utc_now
 
     study = Study(options.study, options.root)
     protocol, checkpoints = gate.require_open(study)
-    _, lengths, refill = study.validation()
-    plan = reserved_stream(study, lengths, refill, protocol["content"]["excluded"]).plan
-    began_at = utc_now()
-    scored = {name: score_run(study, name, plan, options.device) for name in protocol["content"]["runs"]}
+    entries, rows_bytes, began_at = score_all(study, protocol, options.device)
     expected = protocol["content"]["stream"]["fingerprint"]
-    wrong = [f"{name}: fed {entry['fingerprint']}, audited {expected}" for name, (entry, _) in scored.items()
-             if entry["fingerprint"] != expected]
-    print(*(f"FALSE {line}" for line in wrong), sep="\n", end="\n" if wrong else "")
+    wrong = [name for name, entry in entries.items() if entry["fingerprint"] != expected]
+    for name in wrong:
+        print(f"FALSE {name}: fed {entries[name]['fingerprint']}, audited {expected}")
     if wrong:
         return 1
-    file = io.BytesIO()
-    np.save(file, np.stack([statistics for _, statistics in scored.values()]))
-    entries = {name: entry for name, (entry, _) in scored.items()}
-    evidence, difference = keep(
-        gate.result_path(study),
-        collect(protocol, checkpoints, entries, file.getvalue(), device_facts(options.device), began_at),
-        file.getvalue())
+    new = collect(protocol, checkpoints, entries, rows_bytes, device_facts(options.device), began_at)
+    evidence, difference = keep(gate.result_path(study), new, rows_bytes)
     if difference:
         print(f"FALSE this scoring is not the first one, which stands: {difference}")
         return 1
     if options.freeze:
-        freeze(study, evidence, file.getvalue())
+        freeze(study, evidence, rows_bytes)
     print(score_table(evidence))
     print(f"all fed the audited inputs and targets, fingerprint {expected}: {gate.result_path(study)}")
     return 0

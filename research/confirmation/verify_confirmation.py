@@ -10,7 +10,7 @@ Reads   NAME.json, rows_NAME.npy, protocol_NAME.json and exclusions_NAME.json be
 Writes  nothing
 Needs   NumPy. About a second without the data
 
-That excluded texts equal others, and that no other does, is derived again by exclude_duplicates.py, which reads the text.
+That excluded texts equal others, and that no other text does, exclude_duplicates.py derives again from the texts.
 Exit 1: something is false; it is named.
 """
 
@@ -46,11 +46,11 @@ class Evidence:
 
     def __init__(self, study, root):
         self.study, self.root, here = study, root.resolve(), root.resolve() / "research/confirmation"
-        self.result, self.exclusions = (read_json(here / name) for name in (f"{study}.json", f"exclusions_{study}.json"))
+        self.exclusions_path, self.rows_path = here / f"exclusions_{study}.json", here / f"rows_{study}.npy"
+        self.result, self.exclusions = read_json(here / f"{study}.json"), read_json(self.exclusions_path)
         self.sealed = {"protocol": read_json(here / f"protocol_{study}.json"),
                        "checkpoints": read_json(root / f"research/matched_training/checkpoints_{study}.json")}
         self.protocol, self.checkpoints = (record["content"] for record in self.sealed.values())
-        self.exclusions_path, self.rows_path = here / f"exclusions_{study}.json", here / f"rows_{study}.npy"
         if not self.rows_path.exists():
             raise InputError(f"{self.rows_path}: missing; it comes with {study}.json")
         self.rows = np.load(self.rows_path, allow_pickle=False)
@@ -127,7 +127,8 @@ def check_scores(checks, frozen):
         equal(checks, f"{name}: fingerprint", entry["fingerprint"], stream["fingerprint"])
     for name, rows in zip(order[1:], frozen.rows[1:]):
         same = np.array_equal(rows[:, 1:], frozen.rows[0, :, 1:])
-        checks.expect(same, f"{name}: bytes and targets of {len(rows)} rows are {'' if same else 'not '}those of {order[0]}")
+        verdict = "those" if same else "not those"
+        checks.expect(same, f"{name}: bytes and targets of {len(rows)} rows are {verdict} of {order[0]}")
     pairs = [[name, f"baseline_s{name.rsplit('_s', 1)[1]}"] for name in order]
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
     equal(checks, "contrasts", frozen.protocol["contrasts"], pairs)

@@ -89,4 +89,5 @@ class SavedRun:
         import numpy as np
 
         tables = [np.load(self.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
-        return self.train.score(forward, reader, self.config["evaluation"]["microbatch"], tables, self.ranks)
+        microbatch, label = self.config["evaluation"]["microbatch"], f"{self.name}: scoring"
+        return self.train.score(forward, reader, microbatch, tables, self.ranks, label)

@@ -38,7 +38,8 @@ def read_sealed(path, make_it):
     try:
         datetime.strptime(record["sealed_at"], TIME)
     except (TypeError, ValueError):
-        raise InputError(f"{path}: sealed_at: expected a time like {utc_now()}, found {record['sealed_at']!r}") from None
+        found = record["sealed_at"]
+        raise InputError(f"{path}: sealed_at: expected a time like {utc_now()}, found {found!r}") from None
     if record["sealed_at"] > (now := utc_now()):
         raise InputError(f"{path}: post-dated: sealed at {record['sealed_at']}, but now it is {now}")
     return record

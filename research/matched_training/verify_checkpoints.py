@@ -41,17 +41,17 @@ def array_bytes(array):
 def rescore(saved):
     """(findings, facts) of a run whose files are unchanged: its saved model under its own official score."""
     forward, config = saved.forward(), saved.config
-    digests, rows = saved.result["digests"], config["evaluation"]["targets"] // config["packing"]["context"]
+    rows = config["evaluation"]["targets"] // config["packing"]["context"]
     validation = saved.train.Split(saved.data, "validation", saved.train.best_fit_crop, config, rows)
     statistics = saved.score(forward, validation.reader)
     score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(array_bytes(statistics))
-    plan, weights = saved.train.plan_sha256(validation.plan), saved.train.weights_digest(forward.model)
-    pairs = {"evaluation_rows.npy": (digests["evaluation_rows.npy"], rows_sha256), "score": (saved.result["score"], score),
-             "evaluation_plan": (digests["evaluation_plan"], plan), "weights": (digests["weights"], weights)}
-    differences = {name: first_difference(expected, found, name) for name, (expected, found) in pairs.items()}
+    found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(validation.plan),
+             "weights": saved.train.weights_digest(forward.model), "score": score}
+    expected = {**saved.result["digests"], "score": saved.result["score"]}
+    differences = [first_difference(expected[name], found[name], name) for name in found]
     facts = {"rescored_rows_sha256": rows_sha256, "rescored": score,
              "forward_positions": rows * config["packing"]["context"]}
-    return [difference for difference in differences.values() if difference], facts
+    return list(filter(None, differences)), facts
 
 
 def check_run(checks, path, device):

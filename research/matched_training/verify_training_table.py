@@ -7,10 +7,10 @@ Reads   NAME.json (report.py --freeze) and, where it is there, checkpoints_NAME.
 Writes  nothing; prints the table of the paper's section 5.3 as Markdown
 Needs   Python's standard library. About a second
 
-Derived again: every score from nats, bytes and targets; targets and FLOPs from updates and rows; deltas against the same
-seed; order of the timers. What was measured (nats, seconds, memory) no relation can give: where checkpoint evidence is
-there, each run's result must have the SHA-256 of the file whose model was scored again, so no number of it is changed
-alone. --readme FILE also requires every line of the table in FILE. Exit 1: something is false; it is named.
+Derived again: every score from nats, bytes and targets; FLOPs from targets; deltas against the same seed; the order of
+the timers. What was measured (nats, seconds, memory) no relation can give: where checkpoint evidence is there, each
+run's result must have the SHA-256 of the file whose model was scored again, so that no number of it is changed alone.
+--readme FILE also requires every line of the table in FILE. Exit 1: something is false; it is named.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def check_run(checks, name, result):
                   f"{name}: {result['effective_targets']} effective targets of {result['targets']}")
     timed, loop, scored, total = (result["seconds"][key] for key in ("timed", "loop", "score", "run"))
     checks.expect(0 <= timed <= loop and loop + scored <= total,
-                  f"{name}: seconds: timed {timed:.3f} <= loop {loop:.3f}; loop and score {scored:.3f} <= run {total:.3f}")
+                  f"{name}: seconds: timed {timed:.3f}, loop {loop:.3f}, score {scored:.3f}, run {total:.3f}")
     checks.expect(result["peak_bytes"] > 0, f"{name}: peak_bytes {result['peak_bytes']}")
 
 
@@ -69,7 +69,7 @@ def same(checks, what, runs, name, other, facts):
 
 
 def check_matched(checks, runs):
-    """What must be equal between runs: size and budget, the scored population, first weights a seed, rows a condition."""
+    """What must be equal: size, budget and scored population of all, first weights a seed, rows a condition."""
     first_of = {}
     for name, result in runs.items():
         first, twin = next(iter(runs)), baseline_of(name)
