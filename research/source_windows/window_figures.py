@@ -37,8 +37,10 @@ def _settled(entry):
 def forest_title(entries):
     """What the contrasts show, as the figure's message."""
     signs = [_settled(entry) for entry in entries]
+    if not signs:
+        return "No contrast has documents enough to resample"
     if signs.count(-1) == len(signs):
-        return "Every intervention helps tails more than beginnings"
+        return "Every contrast favours tails over beginnings"
     if not any(signs):
         return "No contrast tells tails from beginnings: every adjusted interval holds zero"
     return (f"Of {len(signs)} contrasts, {signs.count(-1)} favour tails and {signs.count(1)} beginnings; "
@@ -81,6 +83,8 @@ def _stack(axes, place, parts):
 
 def parts_title(rows):
     """Where in the window the tails' change lies, as the figure's message."""
+    if not rows:
+        return "No document of the contrast strata has a tail"
     same_sign = [row for row in rows if row["whole"] and all(part * row["whole"] >= 0 for part in row["parts"])]
     if len(same_sign) < len(rows):
         return "Positions of a tail pull in different directions"
