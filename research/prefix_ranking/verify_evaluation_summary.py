@@ -9,7 +9,7 @@ Nothing of the repository but evidence.py is needed; `inputs` are not opened.
 
 Reads   the JSON files beside this script, or the files named, and NAME_{counts,nats}.npy beside them
 Writes  nothing
-Needs   NumPy and evidence.py, beside this script or two folders up. A few seconds a file
+Needs   NumPy and evidence.py, beside this script or two folders up. About a second a file
 
 A line a part, with its first value that differs. Exit 1: one differs.
 """

@@ -9,7 +9,7 @@ within the tolerance that the evidence states. Nothing else of the repository is
 
 Reads   NAME_{development,confirmation}.json beside this script, or the files named, and their .npy beside them
 Writes  nothing
-Needs   NumPy; rebuilt_windows.py beside this script, evidence.py there or two folders up. About five seconds a file
+Needs   NumPy; rebuilt_windows.py beside this script, evidence.py there or two folders up. About a second a file
 
 A line a part, with its first value that differs. Exit 1: one differs.
 """
