@@ -41,9 +41,12 @@ IGNORED = -100
 # ------------------------------------------------------------------------------------------- windows
 
 
-def rows_of(texts, width, bos):
-    """(inputs, targets) int64 (windows, width) of a list of text tokens; padding is BOS, its targets are ignored."""
-    inputs, targets = np.full((len(texts), width), bos), np.full((len(texts), width), IGNORED)
+def rows_of(texts, shape, bos):
+    """(inputs, targets) int64 of a shape (rows, width), one row a window; padding is BOS, its targets are ignored.
+
+    There may be fewer windows than rows, which then are padding: compiled code is made for one shape.
+    """
+    inputs, targets = np.full(shape, bos), np.full(shape, IGNORED)
     for row, text in enumerate(texts):
         inputs[row, 1 : len(text)] = text[:-1]
         targets[row, : len(text)] = text
@@ -87,19 +90,20 @@ class Scorer:
         padding = targets == IGNORED
         other = np.random.PCG64(PADDING_SEED).random_raw(inputs.size) % np.uint64(self.config["vocabulary"])
         again = self.nats(np.where(padding, other.astype(np.int64).reshape(inputs.shape), inputs), targets)
-        self.padded += int(padding.any(axis=1).sum())
+        self.padded += int((padding.any(axis=1) & ~padding.all(axis=1)).sum())
         self.largest = max(self.largest, float(np.abs(again - nats).max()))
 
     def score(self, record, windows, texts, supplied):
         """(nats, float64 (windows, bins + 1); the digest of inputs and targets that the model saw)."""
         parts, digest, checked = [], hashlib.sha256(), set()
-        for first, last in batches(windows, self.config["evaluation"]["microbatch"]):
-            inputs, targets = rows_of(texts[first:last], record["context"], record["bos"])
+        shape = self.config["evaluation"]["microbatch"], record["context"]
+        for first, last in batches(windows, shape[0]):
+            inputs, targets = rows_of(texts[first:last], shape, record["bos"])
             real = targets != IGNORED
             nats = self.nats(inputs, targets) * (supplied[np.where(real, targets, 0)] > 0)
             for row, keep in enumerate(real):
                 digest.update(np.concatenate([inputs[row][keep], targets[row][keep]]).astype("<u4").tobytes())
-            parts.append(by_position(nats, record["bins"]))
+            parts.append(by_position(nats[: last - first], record["bins"]))
             stratum = int(windows[first, STRATUM])
             if stratum not in checked and windows[first:last, COUNT].min() < record["context"]:
                 checked.add(stratum)
