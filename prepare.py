@@ -43,7 +43,7 @@ def read_protocol(name):
     """The parts of a protocol that decide the data: {"name", "corpus", "tokenizer", "packing"}."""
     path = Path(name) if name.endswith(".json") else ROOT / "protocols" / f"{name}.json"
     if not path.exists():
-        there = sorted(other.stem for other in path.parent.glob("*.json"))
+        there = sorted(other.stem for other in path.parent.glob("*.json") if not other.stem.startswith("evaluation_"))
         raise InputError(f"{path}: no such protocol; there are {', '.join(there)}")
     protocol = read_json(path)
     check_protocol(protocol, str(path))

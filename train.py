@@ -497,7 +497,7 @@ def score(forward, reader, microbatch, byte_tables, ranks, label="scoring"):
     firsts = ranks.deal(range(0, reader.count, microbatch))
     ranges = [(first, min(first + microbatch, reader.count)) for first in firsts]
     stream = rows.stream(reader, ranges, forward.device)
-    for (first, last), (_, inputs, targets) in zip(ranges, bar(stream, label, len(ranges))):
+    for (_, inputs, targets), (first, last) in zip(bar(stream, label, len(ranges)), ranges):
         nats, counted = forward.nats(inputs, targets).double(), supplied[targets] > 0
         columns = [nats * counted, supplied[targets], raw[targets] * counted, counted]
         statistics[first:last] = torch.stack([column.double().sum(1) for column in columns], dim=1)

@@ -8,7 +8,8 @@ from evidence import InputError, read_json
 from generate_runs import check_protocol
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
-PROTOCOLS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("*.json"))}
+PROTOCOLS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("*.json"))
+             if not path.stem.startswith("evaluation_")}
 
 
 def objects(value, path=()):

@@ -1,7 +1,7 @@
 """What did the six matched runs score, and how do the interventions differ from their same-seed baseline?
 
 Reads   protocols/NAME.json, runs/NAME/<run>/{result.json,metrics.jsonl}, runs/NAME/audit/audit.json (audit_stream.py)
-Writes  runs/NAME/report/{results.json,learning_curves.png,scores.png}; with --freeze research/matched_training/NAME.json
+Writes  runs/NAME/report/{results.json,learning_curves.png,scores.png}; with --freeze NAME.json beside this script
 Needs   matplotlib, tabulate; all runs of the study finished and audited. About two seconds
 
     report.py --study demo [--freeze]
@@ -97,11 +97,12 @@ def audit_table(audit):
     rows = []
     for name, record in audit["training"].items():
         tokens, documents, protected = record["tokens"], record["documents"], record["protected"]
+        incoming = tokens["arrived"] + tokens["synthetic_bos"]
         rows.append([name, f"{documents['arrived']:,}", f"{documents['unstarted']:,}", f"{documents['cropped']:,}",
-                     *(f"{tokens[key] / tokens['arrived']:.1%}" for key in ("emitted", "discarded", "buffered")),
-                     f"{protected['tokens'] / tokens['arrived']:.1%}"])
+                     *(f"{tokens[key] / incoming:.1%}" for key in ("emitted", "discarded", "buffered")),
+                     f"{protected['tokens'] / tokens['arrived']:.1%}" if protected["applies"] else "-"])
     headers = ["condition", "documents\narrived", "never\nstarted", "cropped", "tokens\nemitted", "tokens\ndiscarded",
-               "tokens\nbuffered", "tokens of the\nB-1 longest"]
+               "tokens\nbuffered", "protected: tokens\nof the B-1 longest"]
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 7)
 
 
@@ -139,20 +140,25 @@ def draw_curves(evidence, directory, path):
 
 
 def draw_scores(evidence, path):
-    """Official score of every run, one row a condition."""
+    """Official score of every run, one row a condition, its values written out."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
-    axes, conditions = figure.add_subplot(), list(dict.fromkeys(r["condition"] for r in evidence["runs"].values()))
+    by_condition = {}
     for result in evidence["runs"].values():
-        x, y = result["score"]["bits_per_byte"], conditions.index(result["condition"])
-        axes.plot(x, y, "o", color=COLOURS.get(result["condition"]), markersize=8)
-        axes.annotate(f"seed {result['seed']}", (x, y), (0, 8), textcoords="offset points", ha="center", fontsize=8)
-    axes.set(yticks=range(len(conditions)), yticklabels=conditions)
+        by_condition.setdefault(result["condition"], []).append((result["seed"], result["score"]["bits_per_byte"]))
+    figure = Figure(figsize=(8, 2.8), layout="constrained")
+    axes = figure.add_subplot()
+    for y, (condition, scores) in enumerate(by_condition.items()):
+        for marker, (_, score) in zip("os^v", scores):
+            axes.plot(score, y, marker, color=COLOURS.get(condition), markersize=8, fillstyle="none")
+        text = ", ".join(f"{score:.4f} (seed {seed})" for seed, score in scores)
+        axes.annotate(text, (max(score for _, score in scores), y), (0, 10), textcoords="offset points", ha="center",
+                      fontsize=8, annotation_clip=False)
+    axes.set(yticks=range(len(by_condition)), yticklabels=by_condition, ylim=(len(by_condition) - 0.5, -0.8))
+    axes.margins(x=0.25)
     axes.set_xlabel("official score, bits per byte (lower is better)")
-    axes.set_ylim(len(conditions) - 0.5, -0.7)
     axes.grid(axis="x", alpha=0.3)
-    axes.set_title("The official score samples what the baseline packer shows of the held-out shard")
+    axes.set_title("Official score: held-out text as the baseline packer shows it", fontsize=11)
     return save(figure, path)
 
 
