@@ -16,17 +16,15 @@ run writes nothing; a generated file that differs on disk is named and left alon
 import argparse
 import ast
 import itertools
-import math
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Callable, NamedTuple
 
 from evidence import (
-    HEX_DIGEST, InputError, canonical_json, format_manifest, read_json, require_digest, require_keys, run_script,
-    sha256_bytes, sha256_file, write_atomic,
+    canonical_json, format_manifest, read_json, require_digest, run_script, sha256_bytes, sha256_file, write_atomic,
 )
+from protocol import DIGEST, check_protocol, require
 
 ROOT = Path(__file__).resolve().parent
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
@@ -34,126 +32,6 @@ DATA_FILES = (
     "tokenizer/ranks.txt", "tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",
     *(f"{split}/{name}.npy" for split in ("train", "validation") for name in ("tokens", "lengths", "refill")),
 )
-
-
-class Leaf(NamedTuple):
-    """One value of a protocol: what it must be, in words and as a predicate."""
-
-    expected: str
-    holds: Callable[[object], bool]
-
-
-def _number(value):
-    return type(value) in (int, float) and abs(value) < math.inf
-
-
-def _fraction(value):
-    return _number(value) and 0 <= value <= 1
-
-
-def _matches(pattern):
-    return lambda value: type(value) is str and re.fullmatch(pattern, value) is not None
-
-
-COUNT = Leaf("a positive integer", lambda v: type(v) is int and v > 0)
-NATURAL = Leaf("an integer of 0 or more", lambda v: type(v) is int and v >= 0)
-POSITIVE = Leaf("a number over 0", lambda v: _number(v) and v > 0)
-FRACTION = Leaf("a number from 0 to 1", _fraction)
-BETAS = Leaf("two numbers from 0 to 1", lambda v: type(v) is list and len(v) == 2 and all(map(_fraction, v)))
-FLAG = Leaf("true or false", lambda v: type(v) is bool)
-TEXT = Leaf("a text that is not empty", lambda v: type(v) is str and v != "")
-NAME = Leaf("a name of a-z, 0-9 and _", _matches(r"[a-z0-9_]+"))
-FILE = Leaf("a plain file name", _matches(r"[\w-][\w.+-]*"))
-DIGEST = Leaf("64 hex digits", _matches(HEX_DIGEST))
-WINDOWS = Leaf("a text of S and L", _matches(r"[SL]+"))
-PRECISION = Leaf('"float32" or "bfloat16"', lambda v: v in ("float32", "bfloat16"))
-
-_SHARDS = {"text_column": TEXT, "train_shards": [FILE], "validation_shard": FILE}
-_WHEEL = {"file": FILE, "name": TEXT, "sha256": DIGEST, "version": TEXT}
-CORPORA = {
-    "download": {"kind": TEXT, "base_url": TEXT, **_SHARDS},
-    "wheels": {"kind": TEXT, "maximum_bytes": COUNT, "minimum_bytes": COUNT, "row_group_documents": COUNT,
-               "suffixes": [TEXT], "wheels": [_WHEEL], **_SHARDS},
-}
-_ADAM_GROUP = {"betas": BETAS, "rate": POSITIVE, "scale_by_width": FLAG}
-_ADAM_GROUPS = ("embedding_scales", "head", "residual_scales", "token_embedding", "value_embeddings")
-SCHEMA = {
-    "study": NAME,
-    "conditions": {NAME: NAME},
-    "seeds": [NATURAL],
-    "tokenizer": {"bos": TEXT, "document_characters": COUNT, "pattern": TEXT, "specials": [TEXT],
-                  "train_characters": COUNT, "vocabulary": COUNT},
-    "packing": {"buffer_size": COUNT, "context": COUNT, "refill_batch": COUNT, "span_seed": NATURAL},
-    "model": {"gate_channels": COUNT, "heads": COUNT, "layers": COUNT, "rotary_base": POSITIVE, "softcap": POSITIVE,
-              "width": COUNT, "window_pattern": WINDOWS},
-    "optimizer": {
-        "adam": {"epsilon": POSITIVE, "reference_width": COUNT, **dict.fromkeys(_ADAM_GROUPS, _ADAM_GROUP)},
-        "cooldown_fraction": FRACTION,
-        "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": COUNT, "rate": POSITIVE,
-                 "second_moment_beta": FRACTION, "weight_decay": FRACTION},
-    },
-    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "logit_chunk": COUNT,
-                 "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT,
-                 "timer_skip": NATURAL, "updates": COUNT},
-    "evaluation": {"microbatch": COUNT, "targets": COUNT},
-    "audit": {"repeated": {"context": COUNT, "passes": COUNT, "policies": [NAME]}, "strata": [COUNT]},
-}
-
-
-def _require(holds, where, text):
-    if not holds:
-        raise InputError(f"{where}: {text}")
-
-
-def check_shape(value, shape, where):
-    """InputError naming the key unless `value` has the exact keys and types of `shape`.
-
-    A shape is a Leaf, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice, or a list with the
-    one shape of all its entries; the last two may not be empty.
-    """
-    if isinstance(shape, Leaf):
-        _require(shape.holds(value), where, f"expected {shape.expected}, found {value!r}")
-        return
-    free = next((key for key in shape if isinstance(key, Leaf)), None)
-    if isinstance(shape, list):
-        _require(isinstance(value, list) and value, where, f"expected a list with entries, found {value!r}")
-        value, shape = dict(enumerate(value)), dict(enumerate(shape * len(value)))
-    elif free:
-        _require(isinstance(value, dict) and value, where, f"expected an object with entries, found {value!r}")
-        for key in value:
-            check_shape(key, free, f"{where}: key")
-        shape = dict.fromkeys(value, shape[free])
-    require_keys(value, shape, where)
-    for key, item in value.items():
-        check_shape(item, shape[key], f"{where}.{key}")
-
-
-def _check_relations(protocol, where):
-    model, tokenizer, corpus = protocol["model"], protocol["tokenizer"], protocol["corpus"]
-    context, specials = protocol["packing"]["context"], tokenizer["specials"]
-    shards = [*corpus["train_shards"], corpus["validation_shard"]]
-    for key, values in {"seeds": protocol["seeds"], "tokenizer.specials": specials, "corpus: shards": shards}.items():
-        _require(len(set(values)) == len(values), f"{where}.{key}", f"expected distinct entries, found {values}")
-    rules = [
-        ("tokenizer", "bos", lambda v: v in specials, f"one of {specials}"),
-        ("tokenizer", "vocabulary", lambda v: v >= 256 + len(specials), "room for 256 bytes and the specials"),
-        ("model", "width", lambda v: v % (2 * model["heads"]) == 0, f"a multiple of 2 * heads = {2 * model['heads']}"),
-        ("model", "gate_channels", lambda v: v <= model["width"], f"at most the width {model['width']}"),
-        ("audit", "strata", lambda v: v == sorted(set(v)), "ascending lengths"),
-        ("evaluation", "targets", lambda v: v % context == 0, f"a multiple of packing.context = {context}"),
-    ]
-    for section, key, holds, expected in rules:
-        value = protocol[section][key]
-        _require(holds(value), f"{where}.{section}.{key}", f"expected {expected}, found {value!r}")
-
-
-def check_protocol(protocol, where):
-    """InputError naming the first key of a protocol that is missing, unknown, of the wrong type or contradicted."""
-    require_keys(protocol, {*SCHEMA, "corpus"}, where)
-    kind = protocol["corpus"].get("kind") if isinstance(protocol["corpus"], dict) else None
-    _require(kind in list(CORPORA), f"{where}.corpus.kind", f"expected one of {', '.join(CORPORA)}, found {kind!r}")
-    check_shape(protocol, {**SCHEMA, "corpus": CORPORA[kind]}, where)
-    _check_relations(protocol, where)
 
 
 def _imported_loaders(path):
@@ -169,7 +47,7 @@ def _imported_loaders(path):
 def _loader_file(root, name, where):
     path = root / "loaders" / f"{name}.py"
     holds = path.is_file() and re.search(r"^def plan\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-    _require(holds, where, f"{name!r} names no loader: expected {path} with a function plan")
+    require(holds, where, f"{name!r} names no loader: expected {path} with a function plan")
     return path
 
 
@@ -187,18 +65,18 @@ def shared_files(root, loaders):
 def prepared_data(directory, tokenizer, study):
     """({relative path: sha256} of what a run reads, BOS id) of a prepared study whose tokenizer is the protocol's."""
     path, tokenizer_path = directory / "prepared.json", directory / "tokenizer/tokenizer.json"
-    _require(path.is_file(), path, f"missing; run `python prepare.py --study {study}` first")
+    require(path.is_file(), path, f"missing; run `python prepare.py --study {study}` first")
     prepared = read_json(path)
     files = prepared.get("files") if isinstance(prepared, dict) else None
     missing = [name for name in DATA_FILES if not isinstance(files, dict) or not DIGEST.holds(files.get(name))]
-    _require(not missing, f"{path}: files", f"no SHA-256 of {', '.join(missing)}; prepare the study again")
+    require(not missing, f"{path}: files", f"no SHA-256 of {', '.join(missing)}; prepare the study again")
     require_digest(tokenizer_path, files["tokenizer/tokenizer.json"])
     saved = read_json(tokenizer_path)
     found = {"vocabulary": saved["vocabulary"], "pattern": saved["pattern"], "specials": sorted(saved["specials"]),
              "bos": [name for name, number in saved["specials"].items() if number == saved["bos"]]}
     expected = {**tokenizer, "specials": sorted(tokenizer["specials"]), "bos": [tokenizer["bos"]]}
     for key, value in found.items():
-        _require(value == expected[key], f"{tokenizer_path}: {key}",
+        require(value == expected[key], f"{tokenizer_path}: {key}",
                  f"expected {expected[key]!r} as in the protocol, found {value!r}; prepare the study again")
     return {name: files[name] for name in DATA_FILES}, saved["bos"]
 
@@ -227,7 +105,7 @@ def write_missing(files, directory):
     """Write what is not there yet; return how many. InputError naming every file that is there and differs."""
     missing = [name for name in files if not (directory / name).exists()]
     changed = [name for name in files if name not in missing and (directory / name).read_bytes() != files[name]]
-    _require(not changed, directory, f"edited, or generated from another version: {', '.join(sorted(changed))}; "
+    require(not changed, directory, f"edited, or generated from another version: {', '.join(sorted(changed))}; "
              "nothing was written. Move the folder aside (its ledger stays with it) and generate again")
     for name in missing:
         write_atomic(directory / name, files[name])

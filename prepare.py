@@ -31,7 +31,7 @@ from corpora.tokens import write_split
 from corpora.wheels import write_wheels
 from evidence import (InputError, canonical_json, format_manifest, read_json, read_manifest, run_script,
                       sha256_bytes, sha256_file, write_atomic, write_json)
-from generate_runs import check_protocol
+from protocol import check_protocol
 
 ROOT = Path(__file__).resolve().parent
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

@@ -1,4 +1,21 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def trainer_modules():
+    return {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("train", "loaders")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def repository_modules():
+    """Tests may import a run directory's own train.py and loaders/; the next file finds the repository's again."""
+    before = trainer_modules()
+    yield
+    if trainer_modules() != before:
+        for name in trainer_modules():
+            del sys.modules[name]
+        sys.modules.update(before)

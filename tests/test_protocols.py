@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from evidence import InputError, read_json
-from generate_runs import check_protocol
+from protocol import check_protocol
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
 PROTOCOLS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("*.json"))

@@ -16,7 +16,7 @@ from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py")
+SCRIPTS = ("generate_runs.py", "protocol.py", "run_all.py", "devices.py", "evidence.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",

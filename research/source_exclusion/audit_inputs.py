@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, read_json, sha256_bytes, sha256_file
-from generate_runs import check_protocol
+from protocol import check_protocol
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
