@@ -11,7 +11,7 @@ Needs:   Python's standard library
 Takes:   the self-test about a minute on one core; a replay about 2 s for 1,000,000 selections
 Use:     python research/source_exclusion/packing_checker.py --self-test
          python research/source_exclusion/packing_checker.py --lengths data/demo/train/lengths.npy \\
-             --refill data/demo/train/refill.npy --capacity 257 --buffer-size 1000 --rows 3200 --policy crop
+             --refill data/demo/train/refill.npy --capacity 513 --buffer-size 1000 --rows 1000 --policy crop
 """
 
 import argparse
