@@ -9,6 +9,9 @@ from corpora.shards import open_parquet, read_row_group
 from evidence import InputError, read_json, require_keys, write_atomic, write_json
 
 
+KINDS = {"bos": int, "pattern": str, "specials": dict, "vocabulary": int}  # of tokenizer.json
+
+
 def training_texts(paths, column, settings):
     """Documents cut to `document_characters`, until `train_characters` characters have been given."""
     given = 0
@@ -50,7 +53,10 @@ def format_ranks(ranks):
 def read_tokenizer(folder):
     """(ranks {bytes: rank}, settings) of a folder's ranks.txt and tokenizer.json; InputError when they are broken."""
     settings, path = read_json(folder / "tokenizer.json"), folder / "ranks.txt"
-    require_keys(settings, ["bos", "pattern", "specials", "vocabulary"], folder / "tokenizer.json")
+    require_keys(settings, KINDS, folder / "tokenizer.json")
+    for key, kind in KINDS.items():
+        if type(settings[key]) is not kind:
+            raise InputError(f"{folder / 'tokenizer.json'}: {key}: expected {kind.__name__}, found {settings[key]!r}")
     ranks = {}
     for number, line in enumerate(path.read_bytes().splitlines()):
         token, _, rank = line.partition(b" ")
@@ -74,7 +80,10 @@ def make_encoding(ranks, settings):
     import tiktoken
 
     pattern, specials = settings["pattern"], settings["specials"]
-    return tiktoken.Encoding("corpus", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+    try:
+        return tiktoken.Encoding("corpus", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+    except ValueError as error:
+        raise InputError(f"tokenizer pattern {pattern!r}: {error}") from None
 
 
 @lru_cache(maxsize=1)

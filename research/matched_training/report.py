@@ -21,16 +21,29 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, read_json, run_script, write_json,
+    InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
 )
 
 TOLERANCE = 0.02
-EXACT = ("inputs", "plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights")
+EXACT = {
+    "digests": ("inputs", "plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights"),
+    "run": ("parameters", "rows", "targets", "updates", "total_flops"),
+    "score": ("rows", "targets", "supplied_bytes", "raw_bytes"),
+}
 COLOURS = {"baseline": "#0072B2", "random_crop": "#E69F00", "segmented": "#009E73"}  # Okabe and Ito
 
 
-def read_runs(protocol, directory):
-    """{run: result} in the protocol's order; InputError names a run that is not finished."""
+def require_own(result, run, protocol_sha256):
+    """InputError unless a result is of the run's configuration, and that of this protocol."""
+    config = run / "config.json"
+    if read_json(config)["protocol_sha256"] != protocol_sha256:
+        raise InputError(f"{config}: generated from another protocol; generate the runs anew and train them")
+    if not isinstance(result, dict) or result.get("digests", {}).get("config") != sha256_file(config):
+        raise InputError(f"{run / 'result.json'}: of another configuration than {config}; delete it and train again")
+
+
+def read_runs(protocol, directory, protocol_sha256):
+    """{run: result} in the protocol's order; InputError names a run that is not finished, or not of this protocol."""
     runs = {}
     for seed in protocol["seeds"]:
         for condition in protocol["conditions"]:
@@ -38,6 +51,7 @@ def read_runs(protocol, directory):
             if not path.exists():
                 raise InputError(f"{path}: missing; run `make run-all STUDY={protocol['study']}` first")
             runs[path.parent.name] = read_json(path)
+            require_own(runs[path.parent.name], path.parent, protocol_sha256)
     return runs
 
 
@@ -49,16 +63,17 @@ def baseline_of(name):
 def collect(protocol, runs, inputs):
     """The evidence of a study: every result, and each bits-per-byte difference from the same-seed baseline."""
     score = {name: result["score"]["bits_per_byte"] for name, result in runs.items()}
-    deltas = {name: score[name] - score[baseline_of(name)] for name in runs if baseline_of(name) != name}
+    deltas = {name: score[name] - score[baseline_of(name)] for name in runs if name != baseline_of(name) in runs}
     return {"study": protocol["study"], "inputs": inputs, "runs": runs, "bits_per_byte_minus_baseline": deltas}
 
 
 def exact_facts(evidence):
     """Those parts of the evidence that no machine may change."""
-    return {name: {**{key: result["digests"][key] for key in EXACT},
-                   **{key: result[key] for key in ("parameters", "rows", "targets", "updates", "total_flops")},
-                   **{key: result["score"][key] for key in ("rows", "targets", "supplied_bytes", "raw_bytes")}}
-            for name, result in evidence["runs"].items()}
+    def facts(result):
+        parts = {"digests": result["digests"], "run": result, "score": result["score"]}
+        return {name: {key: part[key] for key in EXACT[name]} for name, part in parts.items()}
+
+    return {name: facts(result) for name, result in evidence["runs"].items()}
 
 
 def compare(evidence, frozen):
@@ -171,7 +186,8 @@ def main(argv=None):
     protocol_path, directory = ROOT / "protocols" / f"{options.study}.json", options.runs / options.study
     protocol = read_json(protocol_path)
     audit = read_json(directory / "audit/audit.json")
-    evidence = collect(protocol, read_runs(protocol, directory), input_list([protocol_path], ROOT))
+    inputs = input_list([protocol_path], ROOT)
+    evidence = collect(protocol, read_runs(protocol, directory, inputs[0]["sha256"]), inputs)
 
     rows = f"{audit['capacity']}-token rows, buffer {audit['buffer_size']}"
     print(f"\nWhere the training stream of each condition went ({rows})\n")
