@@ -3,7 +3,7 @@
 Reads   config.json (made by generate_runs.py), the prepared data it names, loader.py and loaders/ beside this file
 Writes  beside config.json: metrics.jsonl (a line an update), checkpoint.safetensors (resume point), model.safetensors
         (final weights), evaluation_rows.npy (nats, supplied bytes, raw bytes, targets a row), result.json (last of all)
-Needs   torch; about a minute on two CPU cores for the demo, 20 minutes on one H100-class GPU for the paper's recipe
+Needs   torch; two minutes on one CPU core for a run of the demo; about 20 on one GPU for the paper's (as it reports)
 
     python train.py config.json --device cpu
     torchrun --nproc-per-node 2 train.py config.json --device cpu

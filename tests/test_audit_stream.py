@@ -267,3 +267,9 @@ def test_a_policy_that_does_not_exist_is_refused_by_name(tmp_path, monkeypatch, 
     arguments = ["--study", protocol, "--data", data, "--runs", runs, "--repeated"]
     code, said = ended(monkeypatch, capsys, *arguments)
     assert code == 2 and "audit.repeated.policies: expected" in said and "found 'newest_first'" in said
+
+
+@pytest.mark.parametrize("loader", ["concatenated", "padded"])
+def test_a_loader_whose_rows_share_tokens_or_are_padded_is_refused_by_name(loader):
+    with pytest.raises(InputError, match=f"loaders/{loader}.py: .* not audited here"):
+        streams.make_packing(loader, 33, 9, 1)

@@ -148,7 +148,8 @@ def trained_on(reader, planned, updates):
         return {name: tensor.clone() for name, tensor in train.live_tensors(model, optimizer).items()}
 
     states = [state()]
-    config = {"training": {**TINY["training"], "updates": updates, "microbatch": 2, "accumulation": 2}}
+    settings = {**TINY["training"], "updates": updates, "microbatch": 2, "accumulation": 2}
+    config = {"condition": "padded", "seed": 43, "training": settings}
     train.train(config, forward, optimizer, split, progress, train.Ranks(CPU),
                 lambda line: (lines.append(line), states.append(state())))
     return progress, lines, states

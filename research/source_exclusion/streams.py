@@ -68,6 +68,9 @@ def make_packing(loader, capacity, buffer_size, seed):
         module = importlib.import_module(f"loaders.{loader}")
     except ModuleNotFoundError:
         raise InputError(f"loaders/{loader}.py: no such loader") from None
+    if getattr(module, "SHARED", 0) or not getattr(module, "FILLS", True):
+        raise InputError(f"loaders/{loader}.py: rows that share tokens or are padded are not audited here; "
+                         "research/batch_boundaries/count_targets.py counts them")
     return Packing(loader, module, capacity, buffer_size, seed)
 
 
