@@ -780,7 +780,11 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if options.describe:
         protocol = evidence.read_json(options.describe)
-        print(evidence.canonical_json(describe(protocol, protocol["tokenizer"]["vocabulary"])).decode(), end="")
+        try:
+            size = describe(protocol, protocol["tokenizer"]["vocabulary"])
+        except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+            raise InputError(f"{options.describe}: not a whole protocol: {type(error).__name__} {error}") from None
+        print(evidence.canonical_json(size).decode(), end="")
         return 0
     if not options.config:
         parser.error("a config.json or --describe PROTOCOL is needed")

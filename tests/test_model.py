@@ -49,6 +49,18 @@ def test_describe_prints_one_json_object(capsys):
     assert evidence.parse_json(capsys.readouterr().out.encode(), "stdout")["parameters"] == 50332176
 
 
+@pytest.mark.parametrize("change", [
+    lambda p: p.pop("training"), lambda p: p["model"].pop("width"), lambda p: p["model"].update(width="wide"),
+    lambda p: p["model"].update(heads=0), lambda p: p.update(tokenizer=None),
+])
+def test_a_broken_protocol_is_refused_by_file(tmp_path, change):
+    protocol = tiny_runs.protocol()
+    change(protocol)
+    evidence.write_json(tmp_path / "broken.json", protocol)
+    with pytest.raises(evidence.InputError, match="broken.json: not a whole protocol"):
+        train.main(["--describe", str(tmp_path / "broken.json")])
+
+
 def test_weights_start_as_the_recipe_says():
     model = train.build_model({**TINY["model"], "width": 64}, tiny_runs.VOCABULARY, tiny_runs.CONTEXT)
     train.initialise(model, 43)
