@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from evidence import (
-    Checks, InputError, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
+    Checks, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
 )
 
 ROOT = Path(__file__).resolve().parent

@@ -29,9 +29,9 @@ from corpora.parts import alone, make_part
 from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
 from corpora.tokens import write_split
 from corpora.wheels import write_wheels
-from evidence import (InputError, canonical_json, format_manifest, read_json, read_manifest, run_script,
+from evidence import (InputError, canonical_json, format_manifest, read_manifest, run_script,
                       sha256_bytes, sha256_file, write_atomic, write_json)
-from protocol import check_protocol
+from protocol import find_protocol
 
 ROOT = Path(__file__).resolve().parent
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -41,12 +41,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 def read_protocol(name):
     """The parts of a protocol that decide the data: {"name", "corpus", "tokenizer", "packing"}."""
-    path = Path(name) if name.endswith(".json") else ROOT / "protocols" / f"{name}.json"
-    if not path.exists():
-        there = sorted(other.stem for other in path.parent.glob("*.json") if not other.stem.startswith("evaluation_"))
-        raise InputError(f"{path}: no such protocol; there are {', '.join(there)}")
-    protocol = read_json(path)
-    check_protocol(protocol, str(path))
+    protocol, _ = find_protocol(name, ROOT / "protocols")
     return {"name": protocol["study"], **{key: protocol[key] for key in ("corpus", "tokenizer", "packing")}}
 
 

@@ -6,9 +6,10 @@ contradicted by another is named, and nothing has a default. Standard library an
 
 import math
 import re
+from pathlib import Path
 from typing import Callable, NamedTuple
 
-from evidence import HEX_DIGEST, InputError, require_keys
+from evidence import HEX_DIGEST, InputError, read_json, require_keys
 
 
 class Leaf(NamedTuple):
@@ -129,3 +130,14 @@ def check_protocol(protocol, where):
     require(kind in list(CORPORA), f"{where}.corpus.kind", f"expected one of {', '.join(CORPORA)}, found {kind!r}")
     check_shape(protocol, {**SCHEMA, "corpus": CORPORA[kind]}, where)
     _check_relations(protocol, where)
+
+
+def find_protocol(name, folder):
+    """(checked protocol, its path) of a study in `folder`, or of the path of a .json; InputError lists the studies."""
+    path = Path(name) if name.endswith(".json") else folder / f"{name}.json"
+    if not path.exists():
+        there = sorted(other.stem for other in path.parent.glob("*.json") if not other.stem.startswith("evaluation_"))
+        raise InputError(f"{path}: no such protocol; there are {', '.join(there)}")
+    protocol = read_json(path)
+    check_protocol(protocol, str(path))
+    return protocol, path

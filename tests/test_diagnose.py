@@ -6,7 +6,6 @@ Cases 13, 14, 16 and 27 of tools of this kind, and the worked example of the not
 import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np

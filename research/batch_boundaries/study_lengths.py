@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence import InputError, read_json, sha256_file
+from evidence import InputError, sha256_file
 from loaders.accounting import positive_integers
+from protocol import find_protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,11 +21,7 @@ def read_counts(path, what):
 
 def read_protocol(name):
     """The protocol of a study in protocols/; InputError listing those there are."""
-    path = ROOT / "protocols" / f"{name}.json"
-    if not path.exists():
-        there = ", ".join(sorted(other.stem for other in path.parent.glob("*.json")))
-        raise InputError(f"{path}: no such protocol; there are {there}")
-    return read_json(path)
+    return find_protocol(name, ROOT / "protocols")[0]
 
 
 def study_counts(name, data, *kinds):

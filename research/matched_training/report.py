@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 from evidence import (  # noqa: E402
     InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
 )
+from research.matched_training.saved_runs import baseline_of, run_names  # noqa: E402
 
 TOLERANCE = 0.02
 EXACT = {
@@ -45,19 +46,13 @@ def require_own(result, run, protocol_sha256):
 def read_runs(protocol, directory, protocol_sha256):
     """{run: result} in the protocol's order; InputError names a run that is not finished, or not of this protocol."""
     runs = {}
-    for seed in protocol["seeds"]:
-        for condition in protocol["conditions"]:
-            path = directory / f"{condition}_s{seed}" / "result.json"
-            if not path.exists():
-                raise InputError(f"{path}: missing; run `make run-all STUDY={protocol['study']}` first")
-            runs[path.parent.name] = read_json(path)
-            require_own(runs[path.parent.name], path.parent, protocol_sha256)
+    for name in run_names(protocol):
+        path = directory / name / "result.json"
+        if not path.exists():
+            raise InputError(f"{path}: missing; run `make run-all STUDY={protocol['study']}` first")
+        runs[name] = read_json(path)
+        require_own(runs[name], path.parent, protocol_sha256)
     return runs
-
-
-def baseline_of(name):
-    """The run of the same seed under the baseline loader."""
-    return f"baseline_s{name.rsplit('_s', 1)[1]}"
 
 
 def collect(protocol, runs, inputs):

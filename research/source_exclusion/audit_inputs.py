@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence import InputError, read_json, sha256_bytes, sha256_file
-from protocol import check_protocol
+from evidence import InputError, sha256_bytes, sha256_file
+from protocol import find_protocol
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
@@ -62,12 +62,7 @@ def study_inputs(protocol_path, directory, names):
 
 def read_study(name, data):
     """(protocol, data directory, path of the protocol) of a study in protocols/, or of the path of a protocol."""
-    path = Path(name) if name.endswith(".json") else ROOT / "protocols" / f"{name}.json"
-    if not path.exists():
-        raise InputError(f"{path}: no such protocol; there are "
-                         f"{', '.join(sorted(other.stem for other in path.parent.glob('*.json')))}")
-    protocol = read_json(path)
-    check_protocol(protocol, str(path))
+    protocol, path = find_protocol(name, ROOT / "protocols")
     directory = data / protocol["study"]
     if not (directory / "prepared.json").exists():
         raise InputError(f"{directory}: not prepared; run python prepare.py --study {protocol['study']} first")
