@@ -28,7 +28,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json
+    first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json
 )
 from audit_inputs import inputs_of, read_counts, read_study, study_inputs, study_packing, study_stream  # noqa: E402
 from audit_records import Unbalanced  # noqa: E402
