@@ -23,7 +23,7 @@ def runs(tmp_path):
         evidence.write_json(folder / "config.json", {"protocol_sha256": digest, "run": name})
         result["digests"]["config"] = evidence.sha256_file(folder / "config.json")
         evidence.write_json(folder / "result.json", result)
-        lines = ['{"update": %d, "targets": 2048, "loss": %f}' % (update, 9 / update) for update in (1, 2, 3)]
+        lines = ['{"loss": 9.5, "seconds": 1.25}', '{"loss": null, "seconds": 2.5}', '{"loss": 4.5, "seconds": 3.0}']
         evidence.write_atomic(folder / "metrics.jsonl", "\n".join(lines).encode())
     audit = evidence.read_json(ROOT / "research/source_exclusion/demo.json")
     evidence.write_json(tmp_path / "demo/audit/audit.json", audit)
@@ -48,7 +48,10 @@ def test_equal_results_pass_and_every_score_stands_in_the_table(runs, capsys):
     assert code == 0 and "rows, plans and counts equal; bits per byte within 0.000000" in printed
     assert all(f"{result['score']['bits_per_byte']:.6f}" in printed for result in FROZEN["runs"].values())
     assert sorted(path.name for path in (runs / "demo/report").iterdir()) == [
-        "learning_curves.png", "results.json", "scores.png"]
+        "curves.json", "learning_curves.png", "results.json", "scores.png"]
+    curves = evidence.read_json(runs / "demo/report/curves.json")["runs"]
+    assert curves["segmented_s44"] == {"loss": [9.5, None, 4.5], "seconds": [1.25, 2.5, 3.0]}
+    assert list(curves) == sorted(FROZEN["runs"])
 
 
 @pytest.mark.parametrize("section, key, change, message", [

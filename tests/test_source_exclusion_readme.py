@@ -12,9 +12,11 @@ HERE = Path(__file__).resolve().parents[1] / "research/source_exclusion"
 
 def audit_rows():
     """The table of streams."""
-    demo = read_json(HERE / "demo.json")
-    streams = {f"`demo`, run, `{name}`": record for name, record in demo["training"].items()}
-    streams["`demo`, evaluation, `baseline`"] = demo["evaluation"]
+    streams = {}
+    for study in ("demo", "wheels"):
+        evidence = read_json(HERE / f"{study}.json")
+        streams |= {f"`{study}`, run, `{name}`": record for name, record in evidence["training"].items()}
+        streams[f"`{study}`, evaluation, `baseline`"] = evidence["evaluation"]
     for study in ("demo", "wheels"):
         evidence = read_json(HERE / f"repeated_{study}.json")
         streams |= {f"`{study}`, {evidence['passes']} passes, `{name}`": evidence["training"][name]

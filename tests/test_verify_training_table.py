@@ -28,7 +28,7 @@ def result(condition, seed, nats):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Results of two conditions and two seeds, with checkpoint evidence."""
+    """Results of two conditions and two seeds, with checkpoint evidence and learning curves."""
     nats = {("baseline", 43): 693.1471805599453, ("segmented", 43): 700.5,
             ("baseline", 44): 690.0, ("segmented", 44): 695.0}
     runs = {f"{condition}_s{seed}": result(condition, seed, value) for (condition, seed), value in nats.items()}
@@ -39,6 +39,8 @@ def folder(tmp_path):
     checked = {name: {"files": {"result.json": sha256_bytes(canonical_json(run))}, "findings": [],
                       "score": run["score"], "rescored": run["score"]} for name, run in runs.items()}
     write_json(tmp_path / "checkpoints_demo.json", {"content": {"runs": checked}, "sealed_at": "", "sha256": ""})
+    curves = {name: {"loss": [9.0, 8.0, *[7.5] * 8], "seconds": [0.25 * i for i in range(10)]} for name in runs}
+    write_json(tmp_path / "curves_demo.json", {"study": "demo", "inputs": [], "runs": curves})
     return tmp_path
 
 
@@ -124,6 +126,25 @@ def test_a_run_whose_model_did_not_reproduce_its_score_is_named(folder, capsys):
     rewrite(folder, lambda v: v["content"]["runs"]["baseline_s44"].update(findings=["score"]), "checkpoints_demo.json")
     code, failures, _ = verify(folder, capsys)
     assert code == 1 and failures == ["FAIL baseline_s44: score reproduced"]
+
+
+@pytest.mark.parametrize("edit, name", [
+    (lambda curve: curve["loss"].pop(), "updates of the curve[0]: frozen 9"),
+    (lambda curve: curve["loss"].__setitem__(3, None), "updates of the curve[2]: frozen 1"),
+    (lambda curve: curve["loss"].__setitem__(3, -7.5), "losses over 0"),
+    (lambda curve: curve["seconds"].__setitem__(3, 9.0), "seconds ascend"),
+    (lambda curve: curve["seconds"].__setitem__(9, 2.26), "end of the curve in seconds"),
+])
+def test_a_curve_that_is_not_of_its_run_is_named(folder, capsys, edit, name):
+    rewrite(folder, lambda v: edit(v["runs"]["segmented_s44"]), "curves_demo.json")
+    code, failures, _ = verify(folder, capsys)
+    assert code == 1 and len(failures) == 1 and "segmented_s44" in failures[0] and name in failures[0]
+
+
+def test_a_run_without_a_curve_is_named(folder, capsys):
+    rewrite(folder, lambda v: v["runs"].pop("segmented_s44"), "curves_demo.json")
+    code, failures, _ = verify(folder, capsys)
+    assert code == 1 and failures[0].startswith("FAIL runs with curves")
 
 
 def test_a_readme_must_hold_every_line_of_the_table(folder, capsys):

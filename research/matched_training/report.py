@@ -1,7 +1,8 @@
 """What did the six matched runs score, and how do the interventions differ from their same-seed baseline?
 
 Reads   protocols/NAME.json, runs/NAME/<run>/{result.json,metrics.jsonl}, runs/NAME/audit/audit.json (audit_stream.py)
-Writes  runs/NAME/report/{results.json,learning_curves.png,scores.png}; with --freeze NAME.json beside this script
+Writes  runs/NAME/report/{results.json,curves.json,learning_curves.png,scores.png}; with --freeze NAME.json and
+        curves_NAME.json beside this script
 Needs   matplotlib, tabulate; all runs of the study finished and audited. About two seconds
 
     report.py --study demo [--freeze]
@@ -12,7 +13,6 @@ Exit 1 names what does not.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
+    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_json,
 )
 from research.matched_training.saved_runs import baseline_of, run_names  # noqa: E402
 
@@ -130,17 +130,26 @@ def save(figure, path):
     return path
 
 
-def draw_curves(evidence, directory, path):
+def read_curves(evidence, directory):
+    """{run: {"loss": nats a target, null of an update without any, "seconds": of the loop so far}}, a value an update."""
+    curves = {}
+    for name in evidence["runs"]:
+        lines = (directory / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = [parse_json(line.encode(), f"{directory / name}/metrics.jsonl:{i}") for i, line in enumerate(lines, 1)]
+        curves[name] = {key: [line[key] for line in lines] for key in ("loss", "seconds")}
+    return {"study": evidence["study"], "inputs": evidence["inputs"], "runs": curves}
+
+
+def draw_curves(evidence, curves, path):
     """Training loss of every run over targets seen."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for name, result in evidence["runs"].items():
-        lines = [json.loads(line) for line in (directory / name / "metrics.jsonl").read_text().splitlines()]
-        lines = [line for line in lines if line["targets"]]
-        losses, per_update = [line["loss"] for line in lines], result["targets"] / result["updates"] / 1e3
-        targets = [per_update * line["update"] for line in lines]
+        per_update = result["targets"] / result["updates"] / 1e3
+        made = [(i, loss) for i, loss in enumerate(curves["runs"][name]["loss"], 1) if loss is not None]
+        targets, losses = [per_update * update for update, _ in made], [loss for _, loss in made]
         style = "-" if result["seed"] == min(r["seed"] for r in evidence["runs"].values()) else "--"
         axes.plot(targets, smoothed(losses), style, color=COLOURS.get(result["condition"]), label=name, linewidth=1.4)
     axes.set(xlabel="training targets seen (thousands)", ylabel="training loss (nats a target, smoothed)",
@@ -190,12 +199,15 @@ def main(argv=None):
     print(f"\nOfficial score after {next(iter(evidence['runs'].values()))['targets']:,} training targets a run\n")
     print(score_table(evidence), end="\n\n")
     out = directory / "report"
+    curves = read_curves(evidence, directory)
     write_json(out / "results.json", evidence)
-    figures = [draw_curves(evidence, directory, out / "learning_curves.png"), draw_scores(evidence, out / "scores.png")]
+    write_json(out / "curves.json", curves)
+    figures = [draw_curves(evidence, curves, out / "learning_curves.png"), draw_scores(evidence, out / "scores.png")]
 
     frozen, findings = HERE / f"{options.study}.json", []
     if options.freeze:
         freeze_json(frozen, evidence)
+        freeze_json(HERE / f"curves_{options.study}.json", curves)
     if frozen.exists():
         findings, largest = compare(evidence, read_json(frozen))
         print(*(f"FALSE {finding}" for finding in findings), sep="\n", end="\n" if findings else "")

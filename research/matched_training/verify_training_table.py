@@ -2,8 +2,8 @@
 
     verify_training_table.py [--study demo ...] [--readme FILE]
 
-Reads   NAME.json (report.py --freeze) and, where it is there, checkpoints_NAME.json (verify_checkpoints.py --freeze)
-        beside this script; without --study every study that has a NAME.json
+Reads   NAME.json and, where they are there, curves_NAME.json (both report.py --freeze) and checkpoints_NAME.json
+        (verify_checkpoints.py --freeze) beside this script; without --study every study that has a NAME.json
 Writes  nothing; prints the table of the paper's section 5.3 as Markdown
 Needs   Python's standard library. About a second
 
@@ -104,6 +104,23 @@ def check_digests(checks, frozen, path):
         equal(checks, f"{name}: SHA-256 of result.json", entry["files"]["result.json"], found)
 
 
+def check_curves(checks, frozen, path):
+    """Each learning curve has a finite loss for every update and ends when its run's loop did."""
+    if not path.exists():
+        print(f"left out the learning curves: no {path}")
+        return
+    curves = read_json(path)["runs"]
+    equal(checks, "runs with curves", sorted(curves), sorted(frozen["runs"]))
+    for name in sorted(set(curves) & set(frozen["runs"])):
+        result, losses, seconds = frozen["runs"][name], curves[name]["loss"], curves[name]["seconds"]
+        made = [loss for loss in losses if loss is not None]
+        equal(checks, f"{name}: updates of the curve", [len(losses), len(seconds), len(losses) - len(made)],
+              [result["updates"], result["updates"], result["empty_updates"]])
+        checks.expect(all(loss > 0 for loss in made) and seconds == sorted(seconds),
+                      f"{name}: losses over 0, from {made[0]:.4f} to {made[-1]:.4f}; seconds ascend")
+        equal(checks, f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
+
+
 def table(frozen):
     """The lines of the paper's table of section 5.3, with deltas."""
     lines = list(HEADER)
@@ -128,6 +145,7 @@ def check_study(checks, study, folder, readme):
     check_matched(checks, frozen["runs"])
     check_deltas(checks, frozen)
     check_digests(checks, frozen, folder / f"checkpoints_{study}.json")
+    check_curves(checks, frozen, folder / f"curves_{study}.json")
     lines = table(frozen)
     if readme:
         there = readme.read_text(encoding="utf-8").splitlines()
