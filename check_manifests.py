@@ -2,9 +2,9 @@
 
     check_manifests.py [--freeze]
 
-Reads   manifests/frozen.sha256 and every JSON file under research/: missing, changed and extra files are found; and
-        manifests/NAME.sha256 for every protocol NAME whose data/NAME is there
-Writes  with --freeze, manifests/frozen.sha256 anew from the JSON files under research/
+Reads   manifests/frozen.sha256 and every JSON file and array (.npy) under research/: missing, changed and extra files
+        are found; and manifests/NAME.sha256 for every protocol NAME whose data/NAME is there
+Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
 
 Exit 1: a file is not what a manifest says. Data not prepared here is named and left out.
@@ -17,21 +17,23 @@ from pathlib import Path
 from evidence import (
     Checks, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
 )
+from protocol import study_protocols
 
 ROOT = Path(__file__).resolve().parent
 FROZEN = "manifests/frozen.sha256"
 
 
 def frozen_files(root):
-    """{path relative to the repository: SHA-256} of the frozen evidence, every JSON file under research/."""
-    return {path.relative_to(root).as_posix(): sha256_file(path) for path in (root / "research").rglob("*.json")}
+    """{path relative to the repository: SHA-256} of the frozen evidence, every JSON file and array under research/."""
+    paths = [path for suffix in ("json", "npy") for path in (root / "research").rglob(f"*.{suffix}")]
+    return {path.relative_to(root).as_posix(): sha256_file(path) for path in paths}
 
 
 def frozen_findings(listed, root):
     """Every way the evidence under research/ departs from the list."""
     inside = {name.removeprefix("research/"): digest for name, digest in listed.items()}
     return [f"research/{finding}" for finding in manifest_findings(inside, root / "research")
-            if not finding.endswith(": extra") or finding.endswith(".json: extra")]
+            if not finding.endswith(": extra") or finding.endswith((".json: extra", ".npy: extra"))]
 
 
 def data_findings(listed, directory):
@@ -60,9 +62,7 @@ def main(argv=None):
         return 0
     checks, listed = Checks(), read_manifest(args.root / FROZEN)
     report(checks, FROZEN, len(listed), frozen_findings(listed, args.root))
-    for protocol in sorted((args.root / "protocols").glob("*.json")):
-        if protocol.stem.startswith("evaluation_"):
-            continue
+    for protocol in study_protocols(args.root / "protocols"):
         manifest, data = args.root / f"manifests/{protocol.stem}.sha256", args.root / "data" / protocol.stem
         if not manifest.exists() or not data.exists():
             print(f"left out {protocol.stem}: no {'manifest' if data.exists() else data}")

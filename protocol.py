@@ -132,12 +132,17 @@ def check_protocol(protocol, where):
     _check_relations(protocol, where)
 
 
+def study_protocols(folder):
+    """The protocols of studies in `folder`; the rest say what else is done with a study (evaluation_*, candidates_*)."""
+    return [path for path in sorted(folder.glob("*.json")) if not path.stem.startswith(("evaluation_", "candidates_"))]
+
+
 def find_protocol(name, folder):
     """(checked protocol, its path) of a study in `folder`, or of the path of a .json; InputError lists the studies."""
     path = Path(name) if name.endswith(".json") else folder / f"{name}.json"
     if not path.exists():
-        there = sorted(other.stem for other in path.parent.glob("*.json") if not other.stem.startswith("evaluation_"))
-        raise InputError(f"{path}: no such protocol; there are {', '.join(there)}")
+        there = ", ".join(other.stem for other in study_protocols(path.parent))
+        raise InputError(f"{path}: no such protocol; there are {there}")
     protocol = read_json(path)
     check_protocol(protocol, str(path))
     return protocol, path

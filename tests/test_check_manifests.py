@@ -18,6 +18,7 @@ def test_the_frozen_evidence_is_what_the_manifest_lists():
 def repository(tmp_path):
     """A folder with two frozen files, a script beside them, and prepared data of one of two studies; all listed."""
     files = {"research/a/one.json": "{}\n", "research/b/two.json": "[]\n", "research/a/script.py": "pass\n",
+             "research/a/rows.npy": "3",
              "data/tiny/train/lengths.npy": "1", "data/tiny/prepared.json": "{}", "data/tiny/download/raw": "2",
              "protocols/tiny.json": "{}", "protocols/other.json": "{}"}
     for name, text in files.items():
@@ -47,6 +48,8 @@ def test_sound_files_hold_and_data_not_prepared_are_named(repository, capsys):
     ("research/a/one.json", lambda path: path.write_text("{ }\n"), "research/a/one.json: changed"),
     ("research/a/one.json", lambda path: path.unlink(), "research/a/one.json: missing"),
     ("research/b/three.json", lambda path: path.write_text("{}\n"), "research/b/three.json: extra"),
+    ("research/a/rows.npy", lambda path: path.write_text("4"), "research/a/rows.npy: changed"),
+    ("research/b/rows.npy", lambda path: path.write_text("4"), "research/b/rows.npy: extra"),
     ("data/tiny/train/lengths.npy", lambda path: path.write_text("0"), "train/lengths.npy: changed"),
     ("data/tiny/prepared.json", lambda path: path.unlink(), "prepared.json: missing"),
     ("data/tiny/train/more.npy", lambda path: path.write_text("0"), "train/more.npy: extra"),

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from evidence import InputError, read_json
-from protocol import check_protocol
+from protocol import check_protocol, study_protocols
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
-PROTOCOLS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("*.json"))
-             if not path.stem.startswith("evaluation_")}
+PROTOCOLS = {path.stem: read_json(path) for path in study_protocols(FOLDER)}
 
 
 def objects(value, path=()):

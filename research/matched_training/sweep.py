@@ -1,6 +1,6 @@
 """Which batch, context and width make the most of a fixed time of training on this machine?
 
-Reads   protocols/sweep_<study>.json (candidates, seconds of training for each), the protocol of its `base` study for
+Reads   protocols/candidates_<study>.json (candidates, seconds of training for each), the protocol of its `base` study for
         everything else, data/<base>
 Writes  runs/sweep_<study>/<candidate>/{calibration,run}/ and runs/sweep_<study>/sweep.json; with --freeze
         sweep_<study>.json beside this script. Measured: another machine finds other seconds, and so other budgets
@@ -26,12 +26,14 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, canonical_json, first_difference, freeze_json, input_list, read_json, require_keys, run_script, write_json,
+    InputError, canonical_json, first_difference, freeze_json, input_list, read_json, require_keys, run_script,
+    write_json,
 )
 from generate_runs import generated_files, write_missing  # noqa: E402
 from protocol import check_protocol, find_protocol  # noqa: E402
 
-KEYS = ("base", "calibration_updates", "candidates", "condition", "evaluation_targets", "logit_chunk", "seconds", "seed")
+KEYS = ("base", "calibration_updates", "candidates", "condition", "evaluation_targets", "logit_chunk", "seconds",
+        "seed")
 CANDIDATE_KEYS = ("context", "heads", "microbatch", "width")
 CODE = ("train.py", "evidence.py", "loaders/best_fit_crop.py", "loaders/rows.py", "loaders/batches.py")
 
@@ -70,7 +72,8 @@ def train_candidate(protocol, directory, data):
     condition, seed = next(iter(protocol["conditions"])), protocol["seeds"][0]
     run = directory / f"{condition}_s{seed}"
     if path.exists() and path.read_bytes() != canonical_json(protocol):
-        raise InputError(f"{path}: of another sweep: {first_difference(read_json(path), protocol)}; move {directory} aside")
+        difference = first_difference(read_json(path), protocol)
+        raise InputError(f"{path}: of another sweep: {difference}; move {directory} aside")
     if (run / "result.json").exists():
         return run
     write_json(path, protocol)
@@ -116,11 +119,11 @@ def sweep_table(records):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="protocols/sweep_NAME.json")
+    parser.add_argument("--study", required=True, metavar="NAME", help="protocols/candidates_NAME.json")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates side by side (default: 1)")
     parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
     options = parser.parse_args(argv)
-    path = ROOT / "protocols" / f"sweep_{options.study}.json"
+    path = ROOT / "protocols" / f"candidates_{options.study}.json"
     sweep = read_sweep(path)
     base, _ = find_protocol(sweep["base"], ROOT / "protocols")
     directory, data = ROOT / "runs" / f"sweep_{options.study}", ROOT / "data" / sweep["base"]
