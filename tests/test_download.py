@@ -8,8 +8,9 @@ import hashlib
 import pytest
 
 import prepare
-from corpora.downloads import Patience, fetch, fetch_all, write_downloads
+from corpora.downloads import fetch_all, write_downloads
 from corpora.shards import write_shard
+from corpora.transfer import Patience, fetch
 from evidence import InputError, format_manifest, read_manifest
 from troubled_server import CONTENT, DIGEST, server  # noqa: F401, a fixture
 

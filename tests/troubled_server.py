@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from corpora.downloads import CHUNK_BYTES
+from corpora.transfer import CHUNK_BYTES
 
 CONTENT = random.Random(1).randbytes(40 * CHUNK_BYTES)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
