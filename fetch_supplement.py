@@ -27,8 +27,11 @@ from safe_archive import Unsafe, describe, read_archive, read_within
 MB = 10**6
 PATIENCE = Patience(attempts=6, timeout=30.0)
 MANIFEST = "manifest.sha256"
-BOUNDS = [("--archive-mb", 32, "most million bytes of the archive"),
-          ("--folder-mb", 500, "most million bytes of what it unpacks to"), ("--members", 10_000, "most files and folders")]
+BOUNDS = [
+    ("--archive-mb", 32, "most million bytes of the archive"),
+    ("--folder-mb", 500, "most million bytes of what it unpacks to"),
+    ("--members", 10_000, "most files and folders"),
+]
 
 
 @contextmanager
@@ -37,7 +40,8 @@ def naming(path):
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; make room or choose another --out, and run again") from None
+        reason = error.strerror or error
+        raise InputError(f"{path}: {reason}; make room or choose another --out, and run again") from None
 
 
 # ----------------------------------------------------------------------------------------- download
@@ -137,10 +141,11 @@ def count_argument(text):
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="URL|FILE", help="an http(s) address, or the archive itself")
-    parser.add_argument("--sha256", required=True, type=sha256_argument, metavar="HEX", help="of the archive, as published")
+    parser.add_argument("--sha256", required=True, type=sha256_argument, metavar="HEX", help="of the archive")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the new folder")
     for name, default, what in BOUNDS:
-        parser.add_argument(name, type=count_argument, default=default, metavar="N", help=f"{what} (default: {default})")
+        text = f"{what} (default: {default})"
+        parser.add_argument(name, type=count_argument, default=default, metavar="N", help=text)
     return parser.parse_args(argv)
 
 
@@ -180,7 +185,7 @@ def main(argv=None):
         checks.expect(False, error)
     code = checks.close()
     if code == 0:
-        print(f"The supplement is in {out}; what it says is checked by: cd {shlex.quote(str(out))} && python verify_all.py")
+        print(f"The supplement is in {out}; check what it says: cd {shlex.quote(str(out))} && python verify_all.py")
     return code
 
 

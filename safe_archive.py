@@ -12,7 +12,6 @@ import zlib
 from portable_names import name_findings
 
 SHOWN = 10  # findings
-PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
 class Unsafe(Exception):
@@ -62,11 +61,15 @@ def _members(tar, most):
     return members
 
 
+def _is_plain(member):
+    return member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.sparse
+
+
 def _findings(members):
-    plain = [member.name for member in members if member.type in PLAIN and not member.sparse]
+    plain = [member.name for member in members if _is_plain(member)]
     folders = [member.name for member in members if member.isdir()]
     findings = [f"{member.name!r}: a link, device or sparse file" for member in members
-                if not member.isdir() and (member.type not in PLAIN or member.sparse)]
+                if not _is_plain(member) and not member.isdir()]
     findings += [f"{member.name!r}: {member.size} bytes" for member in members if member.size < 0]
     findings += name_findings(plain, folders)
     tops = sorted({member.name.split("/")[0] for member in members})
