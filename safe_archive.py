@@ -54,7 +54,7 @@ def _members(tar, most):
                 if len(members) > most:
                     raise Unsafe(f"it has over {most:,} members")
             end = archive.offset
-    except (tarfile.TarError, ValueError, LookupError, OverflowError, RecursionError) as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise Unsafe(f"not a readable tar: {error}") from None
     if tar[end:].strip(b"\0"):
         raise Unsafe(f"not a readable tar: byte {end} begins neither a member nor the end")

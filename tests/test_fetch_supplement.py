@@ -1,31 +1,27 @@
-"""A supplement arrives whole and checked under its name, or not at all, whatever server, disk or kill is met on the way.
+"""A supplement arrives whole and checked under its name, or not at all, whatever the server does.
 
-A real HTTP server on this machine (troubled_server.py), real kills, a real limit on file sizes. Hostile archives are in
-test_safe_archive.py.
+A real HTTP server on this machine (troubled_server.py). Kills and full disks are in test_fetch_interrupted.py, hostile
+archives in test_safe_archive.py.
 """
 
 import gzip
 import os
-import resource
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import fetch_supplement
 import pytest
-from corpora.transfer import CHUNK_BYTES, Patience
+from corpora.transfer import Patience
 from evidence import InputError
-from tiny_supplement import FILES, TOP, make_bundle, make_tar, manifest_of, named_members, sha256
+from tiny_supplement import (  # noqa: F401, a fixture
+    BUNDLE, DIGEST, EXPECTED, FILES, TOP, arguments, content_of, make_bundle, make_tar, manifest_of, named_members,
+    names_in, published, sha256
+)
 from troubled_server import PAGE, server  # noqa: F401, a fixture
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPT = ROOT / "fetch_supplement.py"
-BUNDLE = make_bundle()
-DIGEST = sha256(BUNDLE)
-EXPECTED = FILES | {"manifest.sha256": manifest_of(FILES)}
 
 
 @pytest.fixture(autouse=True)
@@ -33,28 +29,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(fetch_supplement, "PATIENCE", Patience(attempts=4, pause=0.01, timeout=0.5, longest_wait=5))
 
 
-@pytest.fixture
-def published(server, tmp_path):  # noqa: F811
-    """The server that offers the supplement, and an empty folder."""
-    server.files["v1.tar.gz"] = BUNDLE
-    return server, tmp_path
-
-
-def arguments(source, out, digest=DIGEST, *options):
-    return [str(source), "--sha256", digest, "--out", str(out), *options]
-
-
 def get(published, *options, digest=DIGEST):
     server, folder = published
     return fetch_supplement.main(arguments(f"{server.url}/v1.tar.gz", folder / "out", digest, *options))
-
-
-def content_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def names_in(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 # ----------------------------------------------------------------------------------------- what comes
@@ -186,7 +163,8 @@ def test_a_source_that_is_neither_file_nor_address_is_named(tmp_path, monkeypatc
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("change", [("--sha256", "abc"), ("--archive-mb", "0"), ("--members", "-1"), ("--folder-mb", "x")])
+@pytest.mark.parametrize("change", [
+    ("--sha256", "abc"), ("--archive-mb", "0"), ("--members", "-1"), ("--folder-mb", "x")])
 def test_bad_arguments_are_exit_code_2(tmp_path, capsys, change):
     with pytest.raises(SystemExit) as caught:
         fetch_supplement.main([*arguments("a", tmp_path / "out"), *change])
@@ -232,67 +210,6 @@ def test_the_folder_has_the_callers_permissions_not_the_archives(published):
     out = published[1] / "out"
     assert stat.S_IMODE(out.stat().st_mode) == 0o750
     assert {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_file()} == {0o640}
-
-
-# ------------------------------------------------------------------------------- kills and full disks
-
-
-def start(arguments, **options):
-    return subprocess.Popen([sys.executable, str(SCRIPT), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, **options)
-
-
-def test_a_download_killed_in_the_middle_is_resumed_by_the_same_command(published):
-    server, folder = published
-    server.plan, half, part = ["stall", "good"], len(BUNDLE) // 2, folder / "out.tar.gz.part"
-    kept = half // CHUNK_BYTES * CHUNK_BYTES
-    process, until = start(arguments(f"{server.url}/v1.tar.gz", folder / "out")), time.monotonic() + 20
-    while not (part.exists() and part.stat().st_size >= kept > 0) and time.monotonic() < until:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert names_in(folder) == ["out.tar.gz.part", "out.tar.gz.part.validator"]
-    size = part.stat().st_size
-    assert 0 < size <= half and part.read_bytes() == BUNDLE[:size]
-    assert get(published) == 0 and server.requests[-1][1] == f"bytes={size}-"
-    assert content_of(folder / "out") == EXPECTED and names_in(folder) == ["out", "out.tar.gz"]
-
-
-def test_a_kill_while_files_are_written_leaves_no_folder_of_that_name(published):
-    server, folder = published
-    code = (f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import fetch_supplement\n"
-            "fetch_supplement.os.fsync = lambda handle: os.kill(os.getpid(), 9)\n"
-            f"fetch_supplement.main(sys.argv[1:])")
-    (folder / "out.tar.gz").write_bytes(BUNDLE)
-    command = [sys.executable, "-c", code, *arguments(folder / "out.tar.gz", folder / "out")]
-    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
-    assert not (folder / "out").exists() and any(name.startswith(".out.") for name in names_in(folder))
-    assert get(published) == 0 and content_of(folder / "out") == EXPECTED
-
-
-def limited(size):
-    """A process whose files cannot grow over `size` bytes: the write fails in the middle, as on a full disk."""
-    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
-
-
-def test_a_disk_that_fills_up_in_a_download_is_named_and_the_next_call_resumes(published):
-    server, folder = published
-    process = start(arguments(f"{server.url}/v1.tar.gz", folder / "out"), **limited(100_000))
-    error = process.communicate()[1]
-    assert process.returncode == 2 and error.count("\n") == 1
-    assert f"{folder / 'out.tar.gz'}: File too large; make room" in error
-    assert names_in(folder) == ["out.tar.gz.part", "out.tar.gz.part.validator"]
-    assert get(published) == 0 and server.requests[-1][1] == "bytes=100000-"
-    assert content_of(folder / "out") == EXPECTED
-
-
-def test_a_disk_that_fills_up_while_files_are_written_leaves_nothing(tmp_path):
-    (tmp_path / "a.tar.gz").write_bytes(BUNDLE)
-    process = start(arguments(tmp_path / "a.tar.gz", tmp_path / "out"), **limited(100_000))
-    error = process.communicate()[1]
-    assert process.returncode == 2 and f"{tmp_path / 'out'}: File too large; make room" in error
-    assert names_in(tmp_path) == ["a.tar.gz"]
 
 
 def test_progress_is_a_line_at_every_five_million_bytes(capsys):

@@ -15,8 +15,8 @@ from evidence import InputError
 TOOLS = [["sha256sum"], ["shasum", "-a", "256"]]
 ODD = ["-x", "--help", " lead", "trail ", "a  b", "*star", "#c", "é", "e\u0301", "日本", "~", "%41", "$HOME", "a'b\"c",
        "deep/-", "deep/er/ x"]
-REFUSED = ["a\nb", "a\rb", "tail\r", "a\tb", "a\\b", "\\", "a\0b", "nbsp\u00a0", "\ufefflead", "line\u2028", "\udcff", "",
-           "..", "../a", "a/../b", "/a"]
+REFUSED = ["a\nb", "a\rb", "tail\r", "a\tb", "a\\b", "\\", "a\0b", "nbsp\u00a0", "\ufefflead", "line\u2028", "\udcff",
+           "", "..", "../a", "a/../b", "/a"]
 
 
 def available(tool):
@@ -90,7 +90,8 @@ def test_a_list_written_where_lines_end_in_crlf_has_none():
     (b"\n\r\n", "an empty list"), (b"\xef\xbb\xbf", "an empty list"), (b"\xff" * 64 + b"  a\n", "not UTF-8"),
     (b"0" * 64 + b"  \n", ":1: unsafe path ''"), (b"0" * 64 + b"\n", ":1: expected 64 hex"),
     (b"# names\n", ":1: expected 64 hex"), (b"0" * 64 + b"  a\r" + b"0" * 64 + b"  b\n", ":1: unsafe path"),
-    (b"0" * 128 + b"  a\n", ":1: expected 64 hex"), (b"0" * 64 + b"  *list\n" + b"0" * 64 + b" *list\n", ":2: the list names"),
+    (b"0" * 128 + b"  a\n", ":1: expected 64 hex"),
+    (b"0" * 64 + b"  *list\n" + b"0" * 64 + b" *list\n", ":2: the list names"),
 ])
 def test_a_list_that_cannot_be_what_it_says_is_refused_by_its_own_cause(tmp_path, lines, reason):
     (tmp_path / "list").write_bytes(lines)

@@ -1,10 +1,12 @@
-"""A small supplement, and tar archives made member by member, honest or hostile."""
+"""A small supplement, published and not, and tar archives made member by member, honest or hostile."""
 
 import gzip
 import hashlib
 import io
 import random
 import tarfile
+
+import pytest
 
 TOP = "supplement_v1"
 FILES = {
@@ -53,3 +55,28 @@ def bundle_members(files=FILES, manifest=None):
 def make_bundle(files=FILES, manifest=None):
     """Bytes of its .tar.gz."""
     return gzip.compress(make_tar(bundle_members(files, manifest)), mtime=0)
+
+
+BUNDLE = make_bundle()
+DIGEST = sha256(BUNDLE)
+EXPECTED = FILES | {"manifest.sha256": manifest_of(FILES)}
+
+
+@pytest.fixture
+def published(server, tmp_path):
+    """The server that offers the supplement, and an empty folder."""
+    server.files["v1.tar.gz"] = BUNDLE
+    return server, tmp_path
+
+
+def arguments(source, out, digest=DIGEST, *options):
+    """Of fetch_supplement.py."""
+    return [str(source), "--sha256", digest, "--out", str(out), *options]
+
+
+def content_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
