@@ -15,25 +15,35 @@ import sys
 from pathlib import Path
 
 from evidence import (
-    Checks, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
+    Checks, InputError, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
 )
+from portable_names import name_findings
 from protocol import study_protocols
 
 ROOT = Path(__file__).resolve().parent
 FROZEN = "manifests/frozen.sha256"
+EVIDENCE = (".json", ".npy")
 
 
 def frozen_files(root):
     """{path relative to the repository: SHA-256} of the frozen evidence, every JSON file and array under research/."""
-    paths = [path for suffix in ("json", "npy") for path in (root / "research").rglob(f"*.{suffix}")]
+    paths = [path for suffix in EVIDENCE for path in (root / "research").rglob(f"*{suffix}")]
     return {path.relative_to(root).as_posix(): sha256_file(path) for path in paths}
 
 
+def is_evidence(finding, folder):
+    """Of what no list names, JSON files and arrays are evidence, and a link may lead to some; scripts are not."""
+    extra = finding.removesuffix(": extra")
+    return extra == finding or extra.endswith(EVIDENCE) or (folder / extra).is_symlink()
+
+
 def frozen_findings(listed, root):
-    """Every way the evidence under research/ departs from the list."""
-    inside = {name.removeprefix("research/"): digest for name, digest in listed.items()}
-    return [f"research/{finding}" for finding in manifest_findings(inside, root / "research")
-            if not finding.endswith(": extra") or finding.endswith((".json: extra", ".npy: extra"))]
+    """Every way the evidence under research/ departs from the list, and names that some system cannot hold."""
+    folder = root / "research"
+    inside = {name.removeprefix("research/"): listed[name] for name in listed if name.startswith("research/")}
+    findings = [f"{name}: not under research/" for name in listed if not name.startswith("research/")]
+    findings += [f"research/{found}" for found in manifest_findings(inside, folder) if is_evidence(found, folder)]
+    return name_findings(listed) + findings
 
 
 def data_findings(listed, directory):
@@ -57,6 +67,8 @@ def main(argv=None):
     args = parser.parse_args(argv)
     if args.freeze:
         digests = frozen_files(args.root)
+        if findings := name_findings(digests):
+            raise InputError(f"not frozen, rename first: {'; '.join(findings)}")
         write_atomic(args.root / FROZEN, format_manifest(digests))
         print(f"{len(digests)} files: {args.root / FROZEN}")
         return 0

@@ -1,6 +1,7 @@
 """A download ends with the whole right file or with a refusal that names the address, whatever the server does.
 
-A real HTTP server on this machine is slow, cuts, truncates, lies, answers 404, 429 and 503, ignores or honours ranges.
+A real HTTP server on this machine is slow, cuts, truncates, lies, answers 404, 429 and 503, redirects, ignores or
+honours ranges (troubled_server.py).
 """
 
 import hashlib
@@ -8,8 +9,9 @@ import hashlib
 import pytest
 
 import prepare
-from corpora.downloads import Patience, fetch, fetch_all, write_downloads
+from corpora.downloads import fetch_all, write_downloads
 from corpora.shards import write_shard
+from corpora.transfer import CHUNK_BYTES, Patience, WrongDigest, fetch
 from evidence import InputError, format_manifest, read_manifest
 from troubled_server import CONTENT, DIGEST, server  # noqa: F401, a fixture
 
@@ -22,7 +24,8 @@ def get(server, folder, known=DIGEST, **options):
 
 @pytest.mark.parametrize("plan", [
     ["good"], ["cut", "good"], ["cut", "cut", "cut", "cut", "cut", "cut", "good"], ["slow", "good"], [503, 500, "good"],
-    ["cut", "short", "good"], ["cut", "ignore"], [408, "cut", 502, "good"]])
+    ["cut", "short", "good"], ["cut", "ignore"], [408, "cut", 502, "good"], ["redirect", "redirect", "good"],
+    ["cut", "redirect", "good"], ["unsized"], ["cut", "unsized"], ["encoded"], ["cut", "encoded"], ["untagged"]])
 def test_a_troubled_server_still_gives_the_whole_file(server, tmp_path, plan):
     server.plan = plan
     assert get(server, tmp_path) == DIGEST
@@ -63,11 +66,57 @@ def test_a_part_that_is_already_too_long_is_started_anew(server, tmp_path):
     assert get(server, tmp_path) == DIGEST
 
 
-def test_a_lying_content_range_is_refused(server, tmp_path):
+def test_a_lying_content_range_is_never_spliced_and_the_next_request_starts_anew(server, tmp_path):
     server.plan, half = ["cut", "lie"], len(CONTENT) // 2
-    with pytest.raises(InputError, match=f"asked for bytes {half} .* Content-Range 'bytes {half + 5}-"):
-        get(server, tmp_path)
+    assert get(server, tmp_path) == DIGEST
+    assert [asked for _, asked, _ in server.requests] == [None, f"bytes={half}-", None]
+
+
+def test_a_server_that_only_lies_is_given_up_with_what_it_said(server, tmp_path):
+    server.plan, half = ["cut", "lie", "cut", "lie"], len(CONTENT) // 2
+    with pytest.raises(InputError, match=f"2 tries: asked for bytes {half} .* Content-Range 'bytes {half + 5}-"):
+        fetch(f"{server.url}/file", tmp_path / "file", DIGEST, QUICK._replace(attempts=2))
     assert not (tmp_path / "file").exists()
+
+
+def test_a_body_from_elsewhere_than_its_range_is_refused_and_the_next_run_starts_anew(server, tmp_path):
+    server.plan = ["cut", "splice"]
+    with pytest.raises(WrongDigest, match=f"expected {DIGEST}"):
+        get(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert get(server, tmp_path) == DIGEST
+
+
+def test_a_cut_that_no_length_betrays_is_refused_by_the_hash(server, tmp_path):
+    server.plan = ["unsized cut"]
+    with pytest.raises(WrongDigest, match=f"{len(CONTENT) // 2} bytes that begin"):
+        get(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mood, received", [("good", 0), ("endless", 1)])
+def test_more_bytes_than_the_bound_are_not_taken_and_not_kept(server, tmp_path, mood, received):
+    """With the size declared nothing of it is read; without, no more than the bound."""
+    server.plan, seen = [mood], []
+    with pytest.raises(InputError, match=f"over the bound of {len(CONTENT) - 1}"):
+        get(server, tmp_path, progress=seen.append, largest=len(CONTENT) - 1)
+    assert received * (len(CONTENT) - CHUNK_BYTES) <= sum(seen) <= received * len(CONTENT)
+    assert list(tmp_path.iterdir()) == []
+    server.plan = ["good"]
+    assert get(server, tmp_path, largest=len(CONTENT)) == DIGEST
+
+
+def test_a_download_killed_before_its_renaming_needs_no_request(server, tmp_path):
+    (tmp_path / "file.part").write_bytes(CONTENT)
+    (tmp_path / "file.part.validator").write_text(server.tag)
+    assert get(server, tmp_path) == DIGEST
+    assert server.requests == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_redirects_without_end_are_refused(server, tmp_path):
+    server.plan = ["redirect"]
+    with pytest.raises(InputError, match=f"{server.url}/file: .*redirect"):
+        get(server, tmp_path)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])

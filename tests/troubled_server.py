@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that is slow, cuts, shortens, lies, refuses, ignores or honours ranges."""
+"""A real HTTP server on this machine: slow, cutting, stalling, shortening, lying, redirecting, refusing, or good."""
 
 import hashlib
 import random
@@ -9,18 +9,26 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from corpora.downloads import CHUNK_BYTES
+from corpora.transfer import CHUNK_BYTES
 
 CONTENT = random.Random(1).randbytes(40 * CHUNK_BYTES)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
+PAGE = b"<!DOCTYPE html><title>Please log in</title>"
+CLOSING = ("cut", "slow", "stall", "unsized", "unsized cut")
+
+
 class Server(ThreadingHTTPServer):
-    """Answers by `plan`: a list of moods used one a request, the last one for ever; keeps what was asked."""
+    """Answers by `plan`: a list of moods used one a request, the last one for ever; keeps what was asked.
+
+    A stalled answer goes on when `released` is set.
+    """
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.plan, self.requests, self.files, self.tag = ["good"], [], {}, '"one"'
+        self.released = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request, client_address):
@@ -40,27 +48,46 @@ class Handler(BaseHTTPRequestHandler):
         content = server.files.get(self.path.lstrip("/"), CONTENT)
         if isinstance(mood, int):
             return self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
+        if mood == "redirect":
+            return self.answer(302, b"", {"Location": self.path})
+        if mood == "page":
+            return self.answer(200, PAGE, {"Content-Type": "text/html"})
+        if mood == "endless":
+            return self.pour()
         start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
-        if mood == "ignore" or self.headers.get("If-Range", server.tag) != server.tag:
+        if mood in ("ignore", "unsized", "unsized cut") or self.headers.get("If-Range", server.tag) != server.tag:
             start = 0
         if start >= len(content):
             return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         lie = 5 if mood == "lie" else 0
-        span = {"Content-Range": f"bytes {start + lie}-{len(content) - 1}/{len(content)}"} if start else {}
-        tag = {} if mood == "untagged" else {"ETag": server.tag}
+        headers = {"Content-Range": f"bytes {start + lie}-{len(content) - 1}/{len(content)}"} if start else {}
+        headers |= {} if mood == "untagged" else {"ETag": server.tag}
+        headers |= {"Content-Encoding": "gzip"} if mood == "encoded" else {}
         content = content[:-100] if mood == "short" else content
-        self.answer(206 if start else 200, content[start:], span | tag, mood)
+        body = content[:-start] if mood == "splice" and start else content[start:]
+        self.answer(206 if start else 200, body, headers, mood)
 
     def answer(self, status, body, headers, mood="good"):
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body)))
+        if "unsized" not in str(mood):
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        self.close_connection = mood in CLOSING
         if mood == "slow":
             time.sleep(1)
-        self.wfile.write(body[:len(body) // 2] if mood == "cut" else body)
-        self.close_connection = mood in ("cut", "slow")
+        self.wfile.write(body[:len(body) // 2] if mood in ("cut", "stall", "unsized cut") else body)
+        if mood == "stall":
+            self.server.released.wait()
+
+    def pour(self):
+        """Far more bytes than any test's bound, without saying how many."""
+        self.send_response(200)
+        self.end_headers()
+        self.close_connection = True
+        for _ in range(100):
+            self.wfile.write(CONTENT)
 
 
 @pytest.fixture
@@ -69,5 +96,6 @@ def server():
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
+        server.released.set()
         server.shutdown()
         thread.join()
