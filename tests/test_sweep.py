@@ -69,3 +69,14 @@ def test_the_frozen_sweep_is_of_the_listed_candidates_and_its_rates_follow():
     for record in frozen["candidates"]:
         assert record["targets"] == record["updates"] * record["microbatch"] * record["context"]
         assert record["targets_per_second"] == record["targets"] / record["loop_seconds"]
+
+
+def test_the_readme_has_the_row_of_every_candidate_and_the_counts_of_long_documents():
+    text = (ROOT / "research/matched_training/README.md").read_text(encoding="utf-8")
+    readme, histogram = text.splitlines(), read_json(ROOT / "research/source_exclusion/length_histogram_wheels.json")
+    longer = {row: sum(count for length, count in histogram["histogram"] if length > row) for row in (513, 1025)}
+    assert f"513 tokens {longer[513]:,} of the {histogram['documents']:,}" in text and f"1,025 tokens {longer[1025]:,}" in text
+    for record in read_json(ROOT / "research/matched_training/sweep_wheels.json")["candidates"]:
+        row = (f"| {record['context']} | {record['width']} | {record['microbatch']} | {record['updates']} | "
+               f"{record['targets']:,} | {record['targets_per_second']:,.0f} | {record['bits_per_byte']:.4f} |")
+        assert row in readme
