@@ -87,6 +87,20 @@ def refuse_wrong_probe(gpu):
         raise InputError(f"--gpu: expected the probe to see {gpu['uuid']} alone, it sees {seen or 'no GPU'}")
 
 
+def add_device_arguments(parser):
+    """--device cpu and --gpu, of which a caller names one."""
+    parser.add_argument("--device", choices=["cpu"], help="the CPU")
+    parser.add_argument("--gpu", action="append", default=[], metavar="INDEX_OR_UUID",
+                        help="the one GPU to use, as nvidia-smi -L shows it")
+
+
+def reserve_device(options):
+    """"cpu" or "cuda", checked: this process and its children see no other device. To be called before torch wakes."""
+    device = choose_device(options.device, options.gpu)
+    os.environ.update(child_environment(device))
+    return "cuda" if device["uuid"] else "cpu"
+
+
 def choose_device(device, names):
     """The checked device that --device or the list of --gpu values names; InputError with the reason otherwise."""
     names = [part for name in names for part in re.split(r"[\s,]+", name) if part]

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
-from devices import child_environment, choose_device
+from devices import add_device_arguments, child_environment, choose_device
 from evidence import InputError, manifest_findings, parse_json, read_json, read_manifest, require_keys, run_script
 
 ROOT = Path(__file__).resolve().parent
@@ -228,8 +228,7 @@ def run_pending(directory, pending, device, lock, ledger, jobs):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", required=True)
-    parser.add_argument("--device", choices=["cpu"])
-    parser.add_argument("--gpu", action="append", default=[], help="index or full UUID as nvidia-smi -L shows it")
+    add_device_arguments(parser)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="CPU runs side by side (default: 1)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where studies are run (default: runs)")
     arguments = parser.parse_args(argv)

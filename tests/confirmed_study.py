@@ -75,9 +75,9 @@ def build(root, monkeypatch):
 
 
 def script(root, name, *arguments):
-    """(exit code, stdout, stderr) of a script of research/ in a process of its own: it imports the runs' trainers."""
+    """(exit code, stdout, stderr) of a scoring script in a process of its own: it imports the runs' trainers."""
     folder = "matched_training" if name == "verify_checkpoints" else "confirmation"
-    command = [sys.executable, str(ROOT / "research" / folder / f"{name}.py"), *options(root), *arguments]
+    command = [sys.executable, str(ROOT / "research" / folder / f"{name}.py"), *options(root), "--device", "cpu", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout, done.stderr
 

@@ -60,7 +60,8 @@ def change(path, edit, seal_again=False):
 
 
 def run(module, root):
-    return module.main(confirmed_study.options(root))
+    device = ["--device", "cpu"] if module is score_confirmation else []
+    return module.main([*confirmed_study.options(root), *device])
 
 
 # ------------------------------------------------------------------------------------- duplicates

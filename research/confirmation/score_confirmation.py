@@ -7,7 +7,7 @@ Writes  runs/NAME/report/: confirmation_began.json before the first forward pass
         last two also beside this script, as NAME.json and rows_NAME.npy
 Needs   torch; about as long as the official scores of all runs
 
-    score_confirmation.py --study wheels [--device cpu] [--freeze]
+    score_confirmation.py --study wheels (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
 
 Exit 2 and no forward pass, unless the protocol is the frozen one and every checkpoint check is in evidence (gate.py).
 Exit 1: a model was fed other inputs or targets than were audited, or a later scoring is not the first, which stands.
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
 
+from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import (  # noqa: E402
     InputError, first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json,
 )
@@ -126,24 +127,25 @@ def score_all(study, protocol, device):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to score")
+    add_device_arguments(parser)
     parser.add_argument("--freeze", action="store_true", help="copy the evidence beside this script")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
+    device = reserve_device(options)
     import gate
     from reserved import Study
     from research.matched_training.saved_runs import device_facts
 
     study = Study(options.study, options.root)
     protocol, checkpoints = gate.require_open(study)
-    entries, rows_bytes, began_at = score_all(study, protocol, options.device)
+    entries, rows_bytes, began_at = score_all(study, protocol, device)
     expected = protocol["content"]["stream"]["fingerprint"]
     wrong = [name for name, entry in entries.items() if entry["fingerprint"] != expected]
     for name in wrong:
         print(f"FALSE {name}: fed {entries[name]['fingerprint']}, audited {expected}")
     if wrong:
         return 1
-    new = collect(protocol, checkpoints, entries, rows_bytes, device_facts(options.device), began_at)
+    new = collect(protocol, checkpoints, entries, rows_bytes, device_facts(device), began_at)
     evidence, difference = keep(gate.result_path(study), new, rows_bytes)
     if difference:
         print(f"FALSE this scoring is not the first one, which stands: {difference}")

@@ -7,7 +7,7 @@ Writes  runs/NAME/report/checkpoints.json, sealed with the time; with --freeze, 
 Needs   torch; every run of the study finished, and the device that it was scored on: other arithmetic is another score
 About   10 seconds a run of `demo` on two CPU cores
 
-    verify_checkpoints.py --study demo [--device cpu] [--freeze]
+    verify_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
 
 Of each run: code, config, weights and row statistics are those that its result names; the model, loaded anew and scored
 by the run directory's own unchanged train.py, gives evaluation_rows.npy byte for byte and the score of result.json.
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import (  # noqa: E402
     Checks, first_difference, freeze_json, input_list, read_json, run_script, sha256_bytes,
 )
@@ -71,15 +72,15 @@ def check_run(checks, path, device):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the runs were scored")
+    add_device_arguments(parser)
     parser.add_argument("--freeze", action="store_true", help="copy the evidence to research/matched_training/")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
-    root, study, checks = options.root.resolve(), options.study, Checks()
+    device, root, study, checks = reserve_device(options), options.root.resolve(), options.study, Checks()
     protocol_path = root / f"protocols/{study}.json"
     protocol = read_json(protocol_path)
-    runs = {name: check_run(checks, root / "runs" / study / name, options.device) for name in run_names(protocol)}
-    content = {"study": study, "inputs": input_list([protocol_path], root), "environment": device_facts(options.device),
+    runs = {name: check_run(checks, root / "runs" / study / name, device) for name in run_names(protocol)}
+    content = {"study": study, "inputs": input_list([protocol_path], root), "environment": device_facts(device),
                "runs": runs}
     path = root / f"runs/{study}/report/checkpoints.json"
     record = write_sealed(path, content, "verify_checkpoints.py", replace=True)

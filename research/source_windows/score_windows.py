@@ -17,7 +17,6 @@ Exit 1: padding changed a loss, or a model saw other inputs or targets than were
 
 import argparse
 import hashlib
-import os
 import sys
 import time
 from pathlib import Path
@@ -28,7 +27,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 import numpy as np  # noqa: E402
 
-from devices import child_environment, choose_device  # noqa: E402
+from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import (  # noqa: E402
     InputError, read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json,
 )
@@ -160,11 +159,9 @@ def scored_before(folder, run, directory, selection):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser, ROOT)
-    parser.add_argument("--device", choices=["cpu"], help="the CPU")
-    parser.add_argument("--gpu", action="append", default=[], metavar="INDEX_OR_UUID", help="the one GPU to use")
+    add_device_arguments(parser)
     options = parser.parse_args(argv)
-    device, study = choose_device(options.device, options.gpu), study_of(options)
-    os.environ.update(child_environment(device))
+    device, study = reserve_device(options), study_of(options)
     record, windows, _ = study.selection()
     seals = require_gate(study) if study.population == "confirmation" else None
     texts = list(window_tokens(windows, *(study.array(f"validation/{name}.npy") for name in ("lengths", "tokens"))))
@@ -174,8 +171,7 @@ def main(argv=None):
         if scored_before(study.folder, run, study.runs / run, selection):
             print(f"kept {run}: scored before")
             continue
-        kind = "cpu" if device["kind"] == "cpu" else "cuda"
-        nats, scored = score_run(study.runs / run, kind, record, windows, texts, supplied)
+        nats, scored = score_run(study.runs / run, device, record, windows, texts, supplied)
         wrong, data = findings(record, scored), npy_bytes(nats)
         false += len(wrong)
         print(*(f"FALSE {run}: {finding}" for finding in wrong), sep="\n", end="\n" if wrong else "")
