@@ -55,7 +55,7 @@ def write_scorings(folder):
 
 @pytest.fixture
 def study(tmp_path):
-    """A repository with the demo's frozen results in runs/, a full ledger, a sweep, scorings and unfinished trainings."""
+    """A repository with the demo's frozen results in runs/, a full ledger, a sweep, scorings, unfinished trainings."""
     folder, research = tmp_path / "runs/demo", tmp_path / "research/matched_training"
     evidence.write_json(tmp_path / "protocols/demo.json", evidence.read_json(ROOT / "protocols/demo.json"))
     evidence.write_json(research / "demo.json", FROZEN)

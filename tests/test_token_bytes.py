@@ -191,7 +191,8 @@ def with_results(root):
     runs = {}
     for run, nats in {"baseline_s43": 900.0, "segmented_s43": 950.0}.items():
         bits = {name: nats / (np.log(2) * scored[f"{name}_bytes"]) for name in ("supplied", "raw")}
-        runs[run] = {"score": {"nats": nats, "supplied_bytes": scored["supplied_bytes"], "raw_bytes": scored["raw_bytes"],
+        counted = {key: scored[key] for key in ("supplied_bytes", "raw_bytes")}
+        runs[run] = {"score": {"nats": nats, **counted,
                                "bits_per_byte": float(bits["supplied"]), "raw_bits_per_byte": float(bits["raw"])}}
     path = root / "research/matched_training/tiny.json"
     evidence.write_json(path, {"runs": runs})

@@ -1,4 +1,4 @@
-"""The totals of a resource ledger from its records alone; for verify_resources.py, sharing nothing with sum_resources.py."""
+"""The totals of a resource ledger from its records alone, for verify_resources.py; not by sum_resources.py."""
 
 import math
 

@@ -30,8 +30,8 @@ from rebuilt_totals import SECONDS, rebuilt  # noqa: E402
 SWEPT = ("updates", "targets", "peak_bytes")
 # What run_all.py writes: whether an exit status can stand beside an outcome.
 OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finished": lambda status: status == 0,
-            "interrupted": lambda status: status is not None, "killed": lambda status: status is not None and status < 0,
-            "lost": lambda status: status is None}
+            "interrupted": lambda status: status is not None,
+            "killed": lambda status: status is not None and status < 0, "lost": lambda status: status is None}
 KEYS = ("inputs", "not_recorded", "records", "study", "totals")
 
 
@@ -52,8 +52,8 @@ def check_training(checks, record):
                   f"{name}: seconds: " + ", ".join(f"{key} {seconds[key]:.3f}" for key in SECONDS))
     context, rest = divmod(record["targets"], record["rows"])
     per_update, rows_rest = divmod(record["rows"], record["updates"])
-    checks.expect(rest == rows_rest == 0 < context, f"{name}: {record['targets']} targets = {record['updates']} updates "
-                                                    f"of {per_update} rows of {context}")
+    checks.expect(rest == rows_rest == 0 < context, f"{name}: {record['targets']} targets = "
+                  f"{record['updates']} updates of {per_update} rows of {context}")
     equal(checks, f"{name}: total_flops", record["total_flops"], record["flops_per_token"] * record["targets"])
     checks.expect(0 < record["effective_targets"] <= record["targets"] and record["peak_bytes"] > 0 and
                   record["attempts"] > 0 < record["scored_rows"] and record["flops_per_token"] % 3 == 0,
@@ -136,7 +136,8 @@ def other_scorings(root, study):
                   for run, entry in read_json(path)["content"]["runs"].items()]
     path = research / f"confirmation/{study}.json"
     if path.exists():
-        found += [("confirmation", run, {"seconds": entry["seconds"]}) for run, entry in read_json(path)["runs"].items()]
+        found += [("confirmation", run, {"seconds": entry["seconds"]})
+                  for run, entry in read_json(path)["runs"].items()]
     for population in ("development", "confirmation"):
         path = research / f"source_windows/{study}_{population}.json"
         for entry in read_json(path)["scoring"] if path.exists() else []:
@@ -167,8 +168,8 @@ def markdown(evidence):
     lines = []
     for kind, t in totals["trainings"].items():
         seconds = " | ".join(f"{t['seconds'][key]:,.1f}" for key in ("timed", "loop", "run"))
-        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['training_positions']:,} | {t['training_flops']:.3e} | "
-                     f"{seconds} | {t['peak_bytes'] / 2**20:,.1f} |")
+        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['training_positions']:,} | "
+                     f"{t['training_flops']:.3e} | {seconds} | {t['peak_bytes'] / 2**20:,.1f} |")
     for kind, t in totals["scorings"].items():
         seconds = "not recorded" if t["seconds"] is None else f"{t['seconds']:,.1f}"
         lines.append(f"| `{study}` | {kind} | {t['number']} | {t['forward_positions']:,} | {t['forward_flops']:.3e} | "

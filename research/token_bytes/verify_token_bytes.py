@@ -21,7 +21,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from evidence import Checks, InputError, first_difference, read_json, require_keys, run_script, sha256_file  # noqa: E402
+from evidence import (  # noqa: E402
+    Checks, InputError, first_difference, read_json, require_keys, run_script, sha256_file,
+)
 
 KEYS = ("classes", "differing_types", "inputs", "ordinary_types", "partial_types_of_equal_length", "reported", "score",
         "score_left_out", "streams", "study", "types", "vocabulary")
@@ -224,7 +226,7 @@ def main(argv=None):
     frozen = sorted(options.folder.glob("*.json"))
     paths = [options.folder / f"{name}.json" for name in options.study] if options.study else frozen
     if not paths:
-        raise InputError(f"{options.folder}: nothing is frozen; make it with audit_token_bytes.py --study NAME --freeze")
+        raise InputError(f"{options.folder}: nothing is frozen; make it: audit_token_bytes.py --study NAME --freeze")
     checks = Checks()
     for path in paths:
         check_study(checks, path, options)
