@@ -20,7 +20,7 @@ FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
 CPU = {"kind": "cpu", "index": None, "uuid": None, "name": None}
 RUNS = list(FROZEN["runs"])
 SWEPT = {"context": 512, "width": 64, "microbatch": 2}
-SWEPT_FOLDER = "sweep/context512_width64_microbatch2"
+SWEPT_FOLDER = "context512_width64_microbatch2"
 
 
 def reserve(ledger, run, outcome, seconds, status):
@@ -63,8 +63,9 @@ def study(tmp_path):
         write_result(folder / run, result)
     swept = copy.deepcopy(FROZEN["runs"]["baseline_s43"])
     for phase in ("calibration", "run"):
-        write_result(folder / SWEPT_FOLDER / phase / "baseline_s43", swept)
-    write_result(folder / "sweep/context512_width96_microbatch2/run/baseline_s43", None, [2048, 2048, 0])
+        write_result(tmp_path / "runs/sweep_demo" / SWEPT_FOLDER / phase / "baseline_s43", swept)
+    unfinished = tmp_path / "runs/sweep_demo/context512_width96_microbatch2/run/baseline_s43"
+    write_result(unfinished, None, [2048, 2048, 0])
     evidence.write_json(research / "sweep_demo.json", {"candidates": [{
         **SWEPT, **{key: swept[key] for key in ("updates", "targets", "peak_bytes")},
         "loop_seconds": swept["seconds"]["loop"]}]})

@@ -10,7 +10,6 @@ from evidence import InputError, parse_json, read_json, require_keys, sha256_fil
 LEDGER_KEYS = ("attempt", "device", "end", "event", "exit_status", "outcome", "run", "seconds", "start")
 TRAINING_KEYS = ("attempts", "effective_targets", "flops_per_token", "peak_bytes", "rows", "seconds", "targets",
                  "total_flops", "updates")
-SWEPT = "sweep/*/*/*/"
 
 
 def lines_of(path):
@@ -22,7 +21,13 @@ def lines_of(path):
 def training_directories(folder):
     """[(kind, directory)] of all runs and sweep trainings that were begun, in the order of their names."""
     runs = [("run", path.parent) for path in folder.glob("*/config.json")]
-    return sorted([*runs, *(("sweep", path.parent) for path in folder.glob(f"{SWEPT}config.json"))])
+    swept = folder.with_name(f"sweep_{folder.name}").glob("*/*/*/config.json")
+    return sorted([*runs, *(("sweep", path.parent) for path in swept)])
+
+
+def name_of(kind, directory, folder):
+    """A run's name, or a sweep's training as `sweep_NAME/<candidate>/<phase>/<run>`."""
+    return directory.relative_to(folder if kind == "run" else folder.parent).as_posix()
 
 
 def training(kind, directory, folder):
@@ -34,15 +39,15 @@ def training(kind, directory, folder):
         scored, device = result["score"]["rows"], result["environment"]["device"]
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: not a result of train.py: {error} is missing") from None
-    name = directory.relative_to(folder).as_posix()
-    return {"name": name, "kind": kind, "sha256": sha256_file(path), "device": device, "scored_rows": scored, **record}
+    return {"name": name_of(kind, directory, folder), "kind": kind, "sha256": sha256_file(path),
+            "device": device, "scored_rows": scored, **record}
 
 
 def unfinished(kind, directory, folder):
     """What a training without a result has logged; a last update that was under way is in no log."""
     path = directory / "metrics.jsonl"
     logged = lines_of(path) if path.exists() else []
-    return {"name": directory.relative_to(folder).as_posix(), "kind": kind, "updates": len(logged),
+    return {"name": name_of(kind, directory, folder), "kind": kind, "updates": len(logged),
             "targets": sum(line["targets"] for line in logged), "seconds": logged[-1]["seconds"] if logged else 0.0}
 
 
@@ -92,7 +97,8 @@ def sources(folder):
 
 
 def read_records(folder):
-    """{"trainings", "unfinished", "reservations", "scorings"} of runs/NAME; reservations None without a ledger."""
+    """{"trainings", "unfinished", "reservations", "scorings"} of runs/NAME and its sweep; reservations None without
+    a ledger."""
     if not folder.is_dir():
         raise InputError(f"{folder}: missing; run `make runs` and `make run-all` of the study first")
     begun, ledger = training_directories(folder), folder / "ledger.jsonl"

@@ -1,7 +1,7 @@
 """What did a study cost: seconds, positions, FLOPs, memory, and attempts that led to nothing?
 
-Reads   runs/NAME/: <run>/result.json, ledger.jsonl (run_all.py), sweep/ (the sweep's trainings) and what scorings
-        wrote (report/checkpoints.json, report/confirmation.json, windows/); protocols/NAME.json
+Reads   runs/NAME/: <run>/result.json, ledger.jsonl (run_all.py), and what scorings wrote (report/checkpoints.json,
+        report/confirmation.json, windows/); runs/sweep_NAME/ (sweep.py); protocols/NAME.json
 Writes  with --freeze, NAME.json beside this script: every record, and the totals
 Needs   Python's standard library and tabulate. A second
 

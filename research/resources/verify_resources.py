@@ -106,7 +106,7 @@ def check_reservations(checks, records):
 # ------------------------------------------------------------------------------- other frozen evidence
 
 
-def check_results(checks, records, frozen):
+def check_results(checks, records, frozen, _):
     """Each run is, by SHA-256 and number by number, the result that is frozen in ../matched_training."""
     runs = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
     for name, result in frozen["runs"].items():
@@ -117,11 +117,11 @@ def check_results(checks, records, frozen):
         equal(checks, f"{name}: numbers of the frozen result", {key: record.get(key) for key in expected}, expected)
 
 
-def check_sweep(checks, records, frozen):
+def check_sweep(checks, records, frozen, study):
     """Each candidate of the frozen sweep has a training with its numbers."""
     trainings = {record["name"]: record for record in records["trainings"] if record["kind"] == "sweep"}
     for candidate in frozen["candidates"]:
-        folder = "sweep/context{context}_width{width}_microbatch{microbatch}/run/".format(**candidate)
+        folder = f"sweep_{study}/" + "context{context}_width{width}_microbatch{microbatch}/run/".format(**candidate)
         record = next((r for name, r in trainings.items() if name.startswith(folder)), None)
         found = record and {**{key: record[key] for key in SWEPT}, "loop_seconds": record["seconds"]["loop"]}
         equal(checks, folder, {key: candidate[key] for key in (*SWEPT, "loop_seconds")}, found)
@@ -150,7 +150,7 @@ def check_others(checks, records, root, study):
     for name, check in ((f"{study}.json", check_results), (f"sweep_{study}.json", check_sweep)):
         path = root / "research/matched_training" / name
         if path.exists():
-            check(checks, records, read_json(path))
+            check(checks, records, read_json(path), study)
         else:
             print(f"left out a comparison: no {path}")
     ours = {(record["kind"], record["run"]): record for record in records["scorings"]}
