@@ -1,0 +1,251 @@
+"""A study's resources add up from its records, nothing unrecorded is guessed, and no changed number passes."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import evidence
+import pytest
+import run_all
+import tiny_runs
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "research/resources"
+sys.path.insert(0, str(HERE))
+import sum_resources  # noqa: E402
+import verify_resources as verifier  # noqa: E402
+
+FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
+CPU = {"kind": "cpu", "index": None, "uuid": None, "name": None}
+RUNS = list(FROZEN["runs"])
+SWEPT = {"context": 512, "width": 64, "microbatch": 2}
+SWEPT_FOLDER = "context512_width64_microbatch2"
+
+
+def reserve(ledger, run, outcome, seconds, status):
+    """One reservation, written by run_all.py's own Ledger; without a status it is left open."""
+    start = ledger.start(run, CPU)
+    if outcome:
+        ledger.append({**start, "event": "end", "end": start["start"], "seconds": seconds, "outcome": outcome,
+                       "exit_status": status})
+
+
+def write_result(directory, result, logged=()):
+    """A run directory with its result, or with `logged` updates and none."""
+    evidence.write_json(directory / "config.json", {})
+    if result:
+        evidence.write_json(directory / "result.json", result)
+    lines = "".join(json.dumps({"update": i, "targets": targets, "seconds": 1.5 * i}) + "\n"
+                    for i, targets in enumerate(logged, 1))
+    evidence.write_atomic(directory / "metrics.jsonl", lines.encode())
+
+
+def write_scorings(folder):
+    """Records of three later scorings of the first two runs, as their scripts write them."""
+    checked = {run: {"forward_positions": 131072, "findings": []} for run in RUNS[:2]}
+    evidence.write_json(folder / "report/checkpoints.json", {"content": {"runs": checked}})
+    confirmed = {run: {"score": {"rows": 10}, "seconds": 2.5} for run in RUNS[:2]}
+    evidence.write_json(folder / "report/confirmation.json", {"runs": confirmed})
+    for run in RUNS[:2]:
+        evidence.write_json(folder / f"windows/development/{run}.json",
+                            {"run": run, "forward_positions": 512 * 70, "seconds": 4.25})
+    evidence.write_json(folder / "windows/development/selection.json", {"windows": 60})
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A repository with the demo's frozen results in runs/, a full ledger, a sweep, scorings, unfinished trainings."""
+    folder, research = tmp_path / "runs/demo", tmp_path / "research/matched_training"
+    evidence.write_json(tmp_path / "protocols/demo.json", evidence.read_json(ROOT / "protocols/demo.json"))
+    evidence.write_json(research / "demo.json", FROZEN)
+    for run, result in FROZEN["runs"].items():
+        write_result(folder / run, result)
+    swept = copy.deepcopy(FROZEN["runs"]["baseline_s43"])
+    for phase in ("calibration", "run"):
+        write_result(tmp_path / "runs/sweep_demo" / SWEPT_FOLDER / phase / "baseline_s43", swept)
+    unfinished = tmp_path / "runs/sweep_demo/context512_width96_microbatch2/run/baseline_s43"
+    write_result(unfinished, None, [2048, 2048, 0])
+    evidence.write_json(research / "sweep_demo.json", {"candidates": [{
+        **SWEPT, **{key: swept[key] for key in ("updates", "targets", "peak_bytes")},
+        "loop_seconds": swept["seconds"]["loop"]}]})
+    ledger = run_all.Ledger(folder / "ledger.jsonl")
+    reserve(ledger, RUNS[0], "finished", 130.0, 0)
+    reserve(ledger, RUNS[1], "failed", 7.25, 3)
+    ledger.start(RUNS[1], CPU)
+    ledger.close_lost()
+    for run in RUNS:
+        reserve(ledger, run, "finished", FROZEN["runs"][run]["seconds"]["run"] + 2, 0)
+    write_scorings(folder)
+    return tmp_path
+
+
+def freeze(study, *more):
+    return sum_resources.main(["--study", "demo", "--root", str(study), "--freeze", *more])
+
+
+def totals(study):
+    return evidence.read_json(study / "research/resources/demo.json")["totals"]
+
+
+def verify(study, capsys):
+    """(exit code, lines that failed, everything printed)."""
+    capsys.readouterr()
+    code = verifier.main(["--root", str(study)])
+    printed = capsys.readouterr().out
+    return code, [line for line in printed.splitlines() if line.startswith("FAIL")], printed
+
+
+def test_the_sums_are_those_of_a_plain_addition(study):
+    assert freeze(study) == 0
+    found, results = totals(study), FROZEN["runs"].values()
+    run, sweep = found["trainings"]["run"], found["trainings"]["sweep"]
+    assert run["number"] == 6 and run["training_positions"] == 6 * 512_000 and sweep["number"] == 2
+    assert run["seconds"]["loop"] == pytest.approx(sum(r["seconds"]["loop"] for r in results), abs=1e-9)
+    assert run["training_flops"] == 6 * 9831168 * 512_000
+    assert found["peak_bytes"] == max(r["peak_bytes"] for r in results)
+    assert found["unfinished"] == {"number": 1, "updates": 3, "targets": 4096, "seconds": 4.5}
+
+
+def test_forward_positions_are_rows_times_context_and_cost_a_third(study):
+    assert freeze(study) == 0
+    scorings = totals(study)["scorings"]
+    positions = {kind: entry["forward_positions"] for kind, entry in scorings.items()}
+    assert positions == {"official_run": 6 * 131072, "official_sweep": 2 * 131072, "checkpoints": 2 * 131072,
+                         "confirmation": 2 * 10 * 512, "windows_development": 2 * 512 * 70}
+    assert totals(study)["forward_positions"] == sum(positions.values())
+    assert scorings["confirmation"]["forward_flops"] * 3 == 9831168 * 2 * 10 * 512
+    assert scorings["checkpoints"]["seconds"] is None and scorings["windows_development"]["seconds"] == 8.5
+
+
+def test_failed_lost_and_superseded_attempts_are_apart_with_their_device_time(study):
+    assert freeze(study) == 0
+    found = totals(study)["reservations"]
+    assert found["discarded"] == {"number": 1, "seconds": 130.0, "without_seconds": 0}
+    assert found["failed"] == {"number": 1, "seconds": 7.25, "without_seconds": 0}
+    assert found["lost"] == {"number": 1, "seconds": 0.0, "without_seconds": 1}
+    assert found["finished"]["number"] == 6
+
+
+def test_what_no_record_holds_is_said(study, capsys):
+    freeze(study)
+    said = evidence.read_json(study / "research/resources/demo.json")["not_recorded"]
+    for line in ("seconds of scorings: checkpoints", "seconds of 1 reservations whose runner was killed",
+                 "a last update of each unfinished training, if one was under way"):
+        assert line in said
+    (study / "research/resources/demo.json").unlink()
+    (study / "runs/demo/ledger.jsonl").unlink()
+    assert freeze(study) == 0 and totals(study)["reservations"] is None
+    assert "not recorded: reservations: no ledger.jsonl" in capsys.readouterr().out
+    assert verify(study, capsys)[:2] == (0, [])
+
+
+def test_a_sound_ledger_holds_with_the_other_evidence_and_alone(study, capsys):
+    assert freeze(study) == 0
+    assert verify(study, capsys)[:2] == (0, [])
+    for path in [*(study / "research/matched_training").iterdir(), *(study / "protocols").iterdir()]:
+        path.unlink()
+    code, failures, printed = verify(study, capsys)
+    assert (code, failures) == (0, []) and printed.count("left out a comparison") == 2
+
+
+def numbers(value, path=()):
+    """Every path to a number in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if type(value) in (int, float):
+        yield path
+    for key, item in items:
+        yield from numbers(item, (*path, key))
+
+
+def test_any_changed_number_is_found(study, capsys):
+    """But for the exit status of a failed attempt: any that is not 0 is as good."""
+    assert freeze(study) == 0
+    path = study / "research/resources/demo.json"
+    good = evidence.read_json(path)
+    failed = ("records", "reservations", 1, "exit_status")
+    places = [place for place in numbers(good) if place != failed]
+    assert len(places) > 200
+    for place in places:
+        bad = copy.deepcopy(good)
+        at = bad
+        for key in place[:-1]:
+            at = at[key]
+        at[place[-1]] = at[place[-1]] + 1 if type(at[place[-1]]) is int else at[place[-1]] * 1.01 + 0.01
+        evidence.write_json(path, bad)
+        code, failures, _ = verify(study, capsys)
+        assert code == 1 and failures, place
+
+
+@pytest.mark.parametrize("edit, named", [
+    (lambda r: r["trainings"].pop(0), "runs that have no record in trainings: ['baseline_s43']"),
+    (lambda r: r["scorings"].pop(0), "trainings with an official score"),
+    (lambda r: r["reservations"].pop(), "in the result, "),
+    (lambda r: r["reservations"][1].update(attempt=7), "reservations ["),
+    (lambda r: r["reservations"][1].update(outcome="killed"), "outcomes that do not fit"),
+    (lambda r: r["reservations"][1].update(outcome="lost"), "outcomes that do not fit"),
+    (lambda r: r["unfinished"].pop(), "total unfinished"),
+    (lambda r: r["trainings"][0].update(sha256="0" * 64), "SHA-256 of result.json"),
+])
+def test_a_dropped_or_renamed_record_is_found(study, capsys, edit, named):
+    assert freeze(study) == 0
+    path = study / "research/resources/demo.json"
+    value = evidence.read_json(path)
+    edit(value["records"])
+    evidence.write_json(path, value)
+    code, failures, _ = verify(study, capsys)
+    assert code == 1 and any(named in line for line in failures)
+
+
+def test_another_protocol_than_the_one_named_is_found(study, capsys):
+    assert freeze(study) == 0
+    evidence.write_json(study / "protocols/demo.json", {})
+    code, failures, _ = verify(study, capsys)
+    assert code == 1 and len(failures) == 1 and "protocols/demo.json" in failures[0]
+
+
+def test_other_runs_than_the_frozen_ones_are_not_frozen(study):
+    path = study / f"runs/demo/{RUNS[2]}/result.json"
+    result = evidence.read_json(path)
+    result["seconds"]["run"] += 1
+    evidence.write_json(path, result)
+    with pytest.raises(evidence.InputError, match=f"runs.{RUNS[2]}: not the result.json"):
+        freeze(study)
+
+
+def test_unfinished_and_running_runs_are_not_frozen(study):
+    run_all.Ledger(study / "runs/demo/ledger.jsonl").start(RUNS[0], CPU)
+    with pytest.raises(evidence.InputError, match=f"{RUNS[0]}: attempt 3 has no end"):
+        freeze(study)
+    (study / f"runs/demo/{RUNS[3]}/result.json").unlink()
+    with pytest.raises(evidence.InputError, match=f"{RUNS[3]}: not finished"):
+        freeze(study)
+
+
+def test_nothing_to_sum_and_nothing_to_check_are_named(tmp_path):
+    with pytest.raises(evidence.InputError, match="demo: missing"):
+        sum_resources.main(["--study", "demo", "--runs", str(tmp_path)])
+    (tmp_path / "demo").mkdir()
+    with pytest.raises(evidence.InputError, match="no finished training"):
+        sum_resources.main(["--study", "demo", "--runs", str(tmp_path)])
+    with pytest.raises(evidence.InputError, match="nothing is frozen"):
+        verifier.main(["--root", str(tmp_path)])
+
+
+def test_a_real_training_is_read_as_the_trainer_writes_it(tmp_path, capsys):
+    runs = tiny_runs.build(tmp_path, {"baseline": "best_fit_crop"}, updates=3)
+    tiny_runs.train(runs / "baseline_s43")
+    arguments = ["--study", str(tmp_path / "tiny.json"), "--root", str(tmp_path)]
+    assert sum_resources.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"{3 * 2 * 2 * 32:,}" in printed and f"{24 * 32:,}" in printed and "nothing written" in printed
+    with pytest.raises(evidence.InputError, match="baseline_s44: not finished"):
+        sum_resources.main([*arguments, "--freeze"])
+
+
+def test_the_readme_holds_the_lines_of_every_frozen_ledger():
+    readme = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
+    frozen = sorted(HERE.glob("*.json"))
+    assert bool(frozen) != any("Nothing is frozen yet" in line for line in readme)
+    for path in frozen:
+        assert [line for line in verifier.markdown(evidence.read_json(path)) if line not in readme] == []

@@ -1,0 +1,250 @@
+"""The token byte audit finds exactly the tokens whose lengths differ, counts them right, and no damage to it passes."""
+
+import base64
+import json
+import random
+import sys
+from pathlib import Path
+
+import evidence
+import numpy as np
+import pytest
+import tiny_runs
+from hypothesis import given, settings, strategies as st
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "research/token_bytes"
+sys.path.insert(0, str(HERE))
+import audit_token_bytes as audit  # noqa: E402
+import verify_token_bytes as verifier  # noqa: E402
+
+EURO, GRIN, SPACED = "€".encode(), "😀".encode(), " é".encode()
+# Made by hand: token, class, length of its text when decoded alone.
+MERGES = [
+    (b"ab", None, 2), (EURO, None, 3), (SPACED, None, 3), ("\ufffd".encode(), None, 3),
+    (EURO[:2], "partial_alone", 3), (GRIN[:2], "partial_alone", 3), (b"a" + EURO[:2], "partial_and_text", 4),
+    (EURO[1:], "several_partials", 6), (SPACED[2:] + b"a" + EURO[:1], "several_partials", 7),
+    (EURO[:2] + EURO[:2], "several_partials", 6), (b"\xed\xa0\x80", "several_partials", 9),
+    (GRIN[:3], None, 3),  # partial, and by chance as long as U+FFFD
+]
+TOKENS = [bytes([byte]) for byte in range(256)] + [token for token, _, _ in MERGES]
+BOS = len(TOKENS)
+
+
+def slow_supplied(token):
+    return len(token.decode("utf-8", errors="replace").encode())
+
+
+def write_study(root):
+    """A repository with the protocol `tiny`, and prepared data of the hand-made vocabulary, also longer than rows."""
+    protocol = tiny_runs.protocol()
+    protocol["tokenizer"]["vocabulary"] = BOS + 4
+    protocol["packing"]["buffer_size"] = 6
+    evidence.write_json(root / "protocols/tiny.json", protocol)
+    numbers, data = np.random.default_rng(5), root / "data/tiny"
+    raw = [len(token) for token in TOKENS] + [0] * 4
+    arrays = {"tokenizer/bytes_raw": np.array(raw, np.int32),
+              "tokenizer/bytes_supplied": np.array([*map(slow_supplied, TOKENS), 0, 0, 0, 0], np.int32)}
+    for split in ("train", "validation"):
+        lengths = np.maximum(1, numbers.lognormal(2.6, 1.0, 80)).astype(np.int64)
+        arrays |= {f"{split}/lengths": lengths, f"{split}/refill": np.full(10, 8),
+                   f"{split}/tokens": numbers.integers(0, BOS, int(lengths.sum()) - 80).astype(np.uint16)}
+    for name, array in arrays.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        np.save(data / f"{name}.npy", array)
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(TOKENS)]
+    (data / "tokenizer/ranks.txt").write_text("".join(lines))
+    specials = {f"<|reserved_{i}|>": BOS + i for i in range(4)}
+    evidence.write_json(data / "tokenizer/tokenizer.json", {
+        "vocabulary": BOS + 4, "pattern": ".", "specials": specials, "bos": BOS})
+    text = int(np.array(raw)[arrays["train/tokens"]].sum())
+    evidence.write_json(data / "prepared.json", {"splits": {"train": {"bytes": text}}})
+    return root
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study without results, audited and frozen in its folder `frozen`."""
+    root = write_study(tmp_path_factory.mktemp("token_bytes"))
+    assert audit.main([*arguments(root), "--freeze"]) == 0
+    return root
+
+
+def arguments(root):
+    return ["--study", str(root / "protocols/tiny.json"), "--data", str(root / "data"), "--out", str(root / "frozen"),
+            "--results", str(root / "research/matched_training")]
+
+
+def verify(root, capsys, folder="frozen", data="data"):
+    """(exit code, lines that failed, everything printed)."""
+    capsys.readouterr()
+    code = verifier.main(["--folder", str(root / folder), "--root", str(root), "--data", str(root / data)])
+    printed = capsys.readouterr().out
+    return code, [line for line in printed.splitlines() if line.startswith("FAIL")], printed
+
+
+def frozen(study):
+    return evidence.read_json(study / "frozen/tiny.json")
+
+
+def test_the_hand_made_tokens_get_their_lengths_and_classes(study):
+    found = {entry["id"]: (entry["class"], entry["supplied"], entry["raw"]) for entry in frozen(study)["types"]}
+    expected = {byte: ("single_byte", 3, 1) for byte in range(128, 256)}
+    expected |= {256 + i: (name, supplied, len(token)) for i, (token, name, supplied) in enumerate(MERGES) if name}
+    assert found == expected
+    assert frozen(study)["partial_types_of_equal_length"] == 1
+
+
+def test_a_sound_audit_holds_with_data_and_without(study, capsys):
+    assert verify(study, capsys)[:2] == (0, [])
+    code, failures, printed = verify(study, capsys, data="nowhere")
+    assert (code, failures) == (0, []) and "left out the data" in printed
+
+
+def test_occurrences_are_those_of_a_plain_count(study):
+    tokens = np.load(study / "data/tiny/train/tokens.npy").tolist()
+    for entry in frozen(study)["types"]:
+        assert entry["counts"]["corpus"] == tokens.count(entry["id"])
+    streams = frozen(study)["streams"]
+    assert streams["corpus"]["tokens"] == len(tokens) + 80 and streams["corpus"]["bos"] == 80
+    assert streams["inputs"]["tokens"] == 12 * 2 * 2 * 32 and streams["scored"]["tokens"] == 24 * 32
+
+
+@settings(max_examples=300, deadline=None)
+@given(token=st.one_of(st.binary(min_size=1, max_size=12), st.text(min_size=1).map(lambda text: text.encode()[1:-1]))
+       .filter(len))
+def test_two_readings_of_utf_8_agree_with_python_on_every_bytes(token):
+    assert audit.supplied_length(token) == verifier.read_token(token)[0] == slow_supplied(token)
+    assert audit.class_of(token) == verifier.kind(token) or verifier.read_token(token)[1] == 0
+
+
+def leaves(value, path=()):
+    """Every path to a number or text in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None:
+        yield path
+    for key, item in items or ():
+        yield from leaves(item, (*path, key))
+
+
+def damaged(value, path):
+    """`value` with the leaf at `path` changed by as little as its type allows."""
+    copy = json.loads(json.dumps(value))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    old = at[path[-1]]
+    at[path[-1]] = old + 1 if isinstance(old, int) else old * 1.0001 if isinstance(old, float) else "00" + old[2:]
+    return copy
+
+
+def test_a_change_of_any_number_is_found_from_the_data(study, tmp_path, capsys):
+    """Of a seeded sample of the places, as one check of all takes minutes."""
+    good, words = frozen(study), ("meaning", "path", "score_left_out", "score")
+    places = [path for path in leaves(good) if path[-1] not in words]
+    chosen = random.Random(1).sample(places, 25)
+    for path in [*chosen, ("streams", "inputs", "bos"), ("classes", "single_byte", "types"), ("ordinary_types",),
+                 ("reported", "differing_types"), ("inputs", 3, "sha256"), ("partial_types_of_equal_length",)]:
+        evidence.write_json(study / "damaged/tiny.json", damaged(good, path))
+        code, failures, _ = verify(study, capsys, folder="damaged")
+        assert code == 1 and failures, path
+
+
+@pytest.mark.parametrize("path", [("types", 0, "bytes"), ("types", 2, "raw"), ("types", 130, "supplied"),
+                                  ("types", 5, "counts", "scored"), ("streams", "corpus", "share"),
+                                  ("streams", "scored", "raw_bytes"), ("classes", "partial_alone", "counts", "inputs"),
+                                  ("differing_types",)])
+def test_without_data_what_follows_inside_the_file_is_found(study, path, capsys):
+    evidence.write_json(study / "damaged/tiny.json", damaged(frozen(study), path))
+    code, failures, _ = verify(study, capsys, folder="damaged", data="nowhere")
+    assert code == 1 and failures
+
+
+@pytest.mark.parametrize("name", ["tokenizer/ranks.txt", "tokenizer/bytes_raw.npy", "train/tokens.npy",
+                                  "validation/tokens.npy"])
+def test_one_changed_byte_of_the_data_is_found(study, tmp_path, name, capsys):
+    write_study(tmp_path)
+    (tmp_path / "frozen").symlink_to(study / "frozen")
+    path = tmp_path / "data/tiny" / name
+    data = bytearray(path.read_bytes())
+    at = data.index(b"YWI= ") if name.endswith(".txt") else 200
+    data[at] ^= 1
+    path.write_bytes(data)
+    code, failures, _ = verify(tmp_path, capsys)
+    assert code == 1 and any(name in line for line in failures)
+
+
+@pytest.mark.parametrize("table", ["supplied", "raw"])
+def test_the_audit_names_a_table_that_is_not_what_the_bytes_give(study, tmp_path, table, capsys):
+    write_study(tmp_path)
+    path = tmp_path / f"data/tiny/tokenizer/bytes_{table}.npy"
+    values = np.load(path)
+    values[260] += 1
+    np.save(path, values)
+    assert audit.main(arguments(tmp_path)) == 1
+    assert f"bytes_{table}.npy: token 260: expected" in capsys.readouterr().out
+
+
+def with_results(root):
+    """Frozen results of two runs whose bytes are those of the audit's own scored stream."""
+    scored = frozen(root)["streams"]["scored"]
+    runs = {}
+    for run, nats in {"baseline_s43": 900.0, "segmented_s43": 950.0}.items():
+        bits = {name: nats / (np.log(2) * scored[f"{name}_bytes"]) for name in ("supplied", "raw")}
+        counted = {key: scored[key] for key in ("supplied_bytes", "raw_bytes")}
+        runs[run] = {"score": {"nats": nats, **counted,
+                               "bits_per_byte": float(bits["supplied"]), "raw_bits_per_byte": float(bits["raw"])}}
+    path = root / "research/matched_training/tiny.json"
+    evidence.write_json(path, {"runs": runs})
+    return path
+
+
+def test_scores_are_carried_once_the_results_are_frozen(tmp_path, capsys):
+    root = write_study(tmp_path)
+    assert audit.main([*arguments(root), "--freeze"]) == 0
+    assert frozen(root)["score"] is None and "no research/matched_training/tiny.json" in frozen(root)["score_left_out"]
+    results = with_results(root)
+    code, failures, _ = verify(root, capsys)
+    assert code == 1 and len(failures) == 1 and "freeze the audit anew" in failures[0]
+    with pytest.raises(evidence.InputError, match="the new content differs"):
+        audit.main([*arguments(root), "--freeze"])
+    (root / "frozen/tiny.json").unlink()
+    assert audit.main([*arguments(root), "--freeze"]) == 0
+    assert verify(root, capsys)[:2] == (0, [])
+    for edit in (lambda score: score.update(nats=901.0), lambda score: score.update(raw_bytes=score["raw_bytes"] - 1)):
+        changed = evidence.read_json(results)
+        edit(changed["runs"]["baseline_s43"]["score"])
+        evidence.write_json(results, changed)
+        code, failures, _ = verify(root, capsys)
+        assert code == 1 and any("scores in tiny.json.baseline_s43" in line for line in failures)
+        with_results(root)
+
+
+def test_nothing_frozen_and_nothing_prepared_are_named(tmp_path):
+    with pytest.raises(evidence.InputError, match="nothing is frozen"):
+        verifier.main(["--folder", str(tmp_path)])
+    with pytest.raises(evidence.InputError, match="bytes_raw.npy: missing; run python prepare.py --study demo"):
+        audit.main(["--study", "demo", "--data", str(tmp_path)])
+
+
+def test_the_readme_holds_the_lines_that_the_evidence_gives(capsys):
+    readme = (HERE / "README.md").read_text().splitlines()
+    studies = {path.stem: evidence.read_json(path) for path in sorted(HERE.glob("*.json"))}
+    assert "demo" in studies
+    for study in studies.values():
+        assert [line for line in verifier.markdown(study) if line not in readme] == []
+    text = "\n".join(readme)
+    demo, wheels = studies["demo"], studies["wheels"]
+    assert f"{demo['differing_types']} of the demo's {demo['ordinary_types']:,} ordinary types" in text
+    assert f"and {wheels['differing_types']} of the {wheels['ordinary_types']:,} of `wheels`" in text
+    meanings = {"single_byte": "single byte of a longer character", "partial_alone": "several bytes of one character",
+                "partial_and_text": "a partial character beside whole ones",
+                "several_partials": "two partial characters or more"}
+    for name, meaning in meanings.items():
+        assert f"| {meaning} | {demo['classes'][name]['types']} | {wheels['classes'][name]['types']} |" in readme
+    assert demo["reported"]["differing_types"] == 138 and "reports 138 such types" in text
+
+
+def test_the_frozen_audits_hold_without_data(tmp_path, capsys):
+    assert verifier.main(["--data", str(tmp_path)]) == 0
+    assert "left out the data" in capsys.readouterr().out
