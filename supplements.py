@@ -5,22 +5,21 @@ Shared by freeze_supplement.py, check_manifests.py and verify_all.py, and carrie
 supplement_vN/manifest.sha256 lists every other file of the folder. manifests/supplement_vN.sha256, in the repository, lists that
 list and the archive: it alone binds a frozen supplement. The repository's own copies of the same files may move on.
 
-The archive is a POSIX ustar file in a gzip frame of *stored* blocks, both written out here or by `tarfile` from fixed fields:
-zlib, whose compressed bytes differ between versions and builds, is used for the CRC alone. Equality therefore rests on two
-formats that do not change, at the price of a larger download (a few MB).
+The archive is a POSIX ustar file in a gzip frame of *stored* blocks, both written out here. Compressed bytes differ between
+versions and builds of zlib, and headers between versions of Python; here zlib gives the CRC alone. Equality therefore rests on
+the two formats and the files' names and bytes, at the price of a larger download (a few MB).
 """
 
-import io
 import struct
-import tarfile
 import zlib
 from pathlib import Path
 
-from evidence import manifest_findings, read_manifest, sha256_bytes, sha256_file
+from evidence import InputError, manifest_findings, read_manifest, sha256_bytes, sha256_file
 
 MANIFEST = "manifest.sha256"
 MODIFIED = 946_684_800  # 2000-01-01 UTC: tar warns of 1970
 STORED_BLOCK = 65_535
+LONGEST_NAME = 100
 
 
 def gzip_stored(data):
@@ -32,15 +31,21 @@ def gzip_stored(data):
     return b"".join([*parts, struct.pack("<II", zlib.crc32(data), len(data) % 2**32)])
 
 
+def member(name, data):
+    """A regular file of a ustar archive, header and padded bytes: mode 644, owner 0 without a name, one fixed time."""
+    path = name.encode("utf-8")
+    if len(path) > LONGEST_NAME:
+        raise InputError(f"{name}: {len(path)} bytes; a name in the archive has at most {LONGEST_NAME}")
+    before = path.ljust(100, b"\0") + b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (0o644, 0, 0, len(data), MODIFIED)
+    after = b"0" + bytes(100) + b"ustar\x0000" + bytes(64) + b"0000000\x000000000\0" + bytes(167)
+    checksum = sum(before) + sum(after) + 8 * ord(" ")
+    return b"".join([before, b"%06o\0 " % checksum, after, data, bytes(-len(data) % 512)])
+
+
 def archive_bytes(files, folder):
-    """The .tar.gz of {name: bytes} below `folder`: sorted members, one mode, owner and time, nothing else."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT, encoding="utf-8", errors="strict") as tar:
-        for name in sorted(files):
-            member = tarfile.TarInfo(f"{folder}/{name}")
-            member.size, member.mode, member.mtime = len(files[name]), 0o644, MODIFIED
-            tar.addfile(member, io.BytesIO(files[name]))
-    return gzip_stored(buffer.getvalue())
+    """The .tar.gz of {name: bytes} below `folder`: regular files in the order of their names, and nothing else."""
+    tar = b"".join(member(f"{folder}/{name}", files[name]) for name in sorted(files)) + bytes(1024)
+    return gzip_stored(tar + bytes(-len(tar) % 10_240))
 
 
 def read_folder(folder):

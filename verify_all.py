@@ -49,7 +49,10 @@ class Outcome(NamedTuple):
 def check_files(folder):
     """The closed world: one check a listed file, a finding each for what is changed, missing or extra."""
     began = time.monotonic()
-    listed, findings = folder_findings(folder)
+    try:
+        listed, findings = folder_findings(folder)
+    except InputError as error:
+        return Outcome("files", None, None, time.monotonic() - began, UNCHECKED, [str(error)])
     verdict = FALSE if findings else HOLDS
     return Outcome("files", listed, len(findings), time.monotonic() - began, verdict, findings)
 
