@@ -4,16 +4,16 @@
     freeze_supplement.py v1 --rebuild
 
 Reads   manifests/supplement_v1.json (what it holds, by patterns, and how it is checked) and the files that match
-Writes  supplement_v1/, dist/supplement_v1.tar.gz and manifests/supplement_v1.sha256 (the list's and the archive's SHA-256),
-        or nothing: an existing one is never overwritten, nor one made above 25 MB, or with a part of it missing or false
+Writes  supplement_v1/, dist/supplement_v1.tar.gz and manifests/supplement_v1.sha256 (SHA-256 of list and archive), or
+        nothing: an existing one is never overwritten, nor one made above 25 MB, or with a part missing or false
+Needs   Python's standard library, and what the supplement's verifiers need (NumPy): its verify_all.py is run first.
         Run it in a fresh clone, where nothing unfinished matches a pattern
-Needs   Python's standard library, and what the verifiers of the supplement need (NumPy): verify_all.py is run before freezing
 About   half a minute on one core
 
-The archive's bytes depend on the files' names and bytes alone (supplements.py says why), so --rebuild makes it again from a
-frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds only what v1 lacks
-or what an erratum replaces, besides the few files that each needs to be checked alone. --incomplete leaves out, and says so in
-the supplement, whatever has no files yet.
+The archive's bytes depend on the files' names and bytes alone (supplements.py says why), so --rebuild makes it again
+from a frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds just
+what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete leaves out
+whatever has no files yet, and the supplement says so.
 """
 
 import argparse
@@ -24,12 +24,11 @@ import tempfile
 from pathlib import Path
 
 from evidence import (
-    InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes, write_atomic,
+    InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
+    write_atomic,
 )
 from supplement_page import matches, page
-from supplements import (
-    MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of,
-)
+from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of
 
 ROOT = Path(__file__).resolve().parent
 LIMIT = 25_000_000
@@ -87,10 +86,11 @@ def earlier_supplements(place, version):
     """({archive or list: SHA-256}, {name: SHA-256} of all files) of the versions before, each there and unchanged."""
     records, held = {}, {}
     for name in [supplement(f"v{number}") for number in range(1, int(version[1:]))]:
-        if not record_of(place, name).exists() or (findings := frozen_findings(place, name)):
-            said = "; ".join(findings[:3]) if record_of(place, name).exists() else f"no {record_of(place, name)}"
+        record = record_of(place, name)
+        if findings := frozen_findings(place, name) if record.exists() else [f"no {record}"]:
+            said = "; ".join(findings[:3])
             raise InputError(f"{place / name}: {version} extends it, and it is not here as it was frozen: {said}")
-        records |= {path.removeprefix("dist/"): digest for path, digest in read_manifest(record_of(place, name)).items()}
+        records |= {path.removeprefix("dist/"): digest for path, digest in read_manifest(record).items()}
         held |= read_manifest(place / name / MANIFEST)
     return records, held
 
@@ -102,7 +102,8 @@ def only_new(files, held, errata):
         raise InputError(f"errata: {', '.join(unknown)}: in no version before")
     changed = [name for name in set(files) - set(EACH) if name in held and sha256_bytes(files[name]) != held[name]]
     if silent := [name for name in changed if name not in wrong]:
-        raise InputError(f"{', '.join(sorted(silent))}: differs from the version before; say in an erratum what was wrong there")
+        names = ", ".join(sorted(silent))
+        raise InputError(f"{names}: differs from the version before; say in an erratum what was wrong there")
     new = {name: data for name, data in files.items() if name not in held or name in changed or name in EACH}
     if not set(new) - set(EACH):
         raise InputError("nothing here that the versions before lack")
@@ -146,7 +147,7 @@ def require_holds(folder):
 
 
 def publish(place, name, files, archive):
-    """Write the folder beside its place, check it there, and only then give it, the archive and the record their names."""
+    """Write the folder beside its place, check it there, and only then give it its name, the archive and the record."""
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place, prefix=f".{name}.") as temporary:
         folder = Path(temporary) / name
@@ -193,7 +194,8 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", type=version_name, help="v1, v2, ...")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write, and where the versions before are (default: root)")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help="where to write, and where earlier versions are (default: root)")
     parser.add_argument("--incomplete", action="store_true", help="freeze without what has no files yet")
     parser.add_argument("--rebuild", action="store_true", help="only write the archive of the frozen folder again")
     options = parser.parse_args(argv)

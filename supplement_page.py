@@ -8,11 +8,12 @@ CHECKS = """\
     sha256sum -c --quiet manifest.sha256    # or: shasum -a 256 -c manifest.sha256
     python -B verify_all.py                 # Python 3.11 or newer; about half a minute on one core
 
-The first compares the files with the list. The second does so too, finds files that are not listed, and derives the frozen
-numbers again, one line a part. It ends with exit code 0 when every part ran and holds, 1 when something is false, 2 when something
-could not be checked; either is named. Neither can tell who made this folder: compare the archive's SHA-256 with the published one first.
+The first compares the files with the list. The second does so too, finds files that are not listed, and derives the
+frozen numbers again, one line a part. Exit code 0: every part ran and holds; 1: something is false;
+2: something could not be checked; either is named. Neither can tell who made this folder: compare the archive's
+SHA-256 with the published one first.
 
-Each command of the table can be run alone. Keep `-B`: without it Python leaves `__pycache__` folders, which the list does not name.
+Each command of the table can be run alone. Keep `-B`: without it Python leaves `__pycache__` folders, not in the list.
 To prepare data or train, work in a copy of this folder: what that writes is not listed either.
 """
 
@@ -54,7 +55,7 @@ def section(title, lines):
 
 
 def page(name, content, names, parts, without, records):
-    """The page's text; `records` are the SHA-256 of what this supplement extends, `without` what it was frozen without."""
+    """The page's text; `records` are the SHA-256 of what it extends, `without` what it was frozen without."""
     extends = [f"    {digest}  {path}" for path, digest in sorted(records.items())]
     extends += ["", "This holds only what they lack or what `errata.json` says it replaces."] if records else []
     lines = [f"# {name}", "", content["about"], "", *CHECKS.splitlines(), "", *parts_table(parts)]

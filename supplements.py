@@ -1,13 +1,14 @@
-"""What a supplement is: a folder that holds exactly what its own list names, and an archive of it with the same bytes everywhere.
+"""What a supplement is: a folder of exactly what its list names, and an archive of it with the same bytes everywhere.
 
-Shared by freeze_supplement.py, check_manifests.py and verify_all.py, and carried in every supplement. Standard library only.
+For freeze_supplement.py, check_manifests.py and verify_all.py; carried in every supplement. Standard library only.
 
-supplement_vN/manifest.sha256 lists every other file of the folder. manifests/supplement_vN.sha256, in the repository, lists that
-list and the archive: it alone binds a frozen supplement. The repository's own copies of the same files may move on.
+supplement_vN/manifest.sha256 lists every other file of the folder. manifests/supplement_vN.sha256, in the repository,
+lists that list and the archive: it alone binds a frozen supplement. The repository's own copies of its files may move
+on; they are the same bytes at the freeze, and a later version may hold others only by an erratum.
 
-The archive is a POSIX ustar file in a gzip frame of *stored* blocks, both written out here. Compressed bytes differ between
-versions and builds of zlib, and headers between versions of Python; here zlib gives the CRC alone. Equality therefore rests on
-the two formats and the files' names and bytes, at the price of a larger download (a few MB).
+The archive is a POSIX ustar file in a gzip frame of *stored* blocks, both written out here. Compressed bytes differ
+between versions and builds of zlib, and tar headers between versions of Python; here zlib gives the CRC alone. Equality
+rests on the two formats and the files' names and bytes, at the price of a larger download (a few MB).
 """
 
 import struct
@@ -50,7 +51,8 @@ def archive_bytes(files, folder):
 
 def read_folder(folder):
     """{name relative to the folder: bytes} of every file in it."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def folder_findings(folder):

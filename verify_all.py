@@ -2,15 +2,15 @@
 
     python verify_all.py [FOLDER]
 
-Lies at the top of an unpacked supplement; there is no repository to install. First the folder is compared with manifest.sha256
-(nothing changed, missing or extra), then each verifier that parts.json names runs in a process of its own.
+Lies at the top of an unpacked supplement; there is no repository to install. First the folder is compared with
+manifest.sha256 (nothing changed, missing or extra), then each verifier that parts.json names runs in its own process.
 
 Reads   FOLDER (default: the one of this file)
 Writes  nothing, not even __pycache__
 Needs   Python 3.11 or newer and its standard library; parts that say NumPy need that too
 About   half a minute on one core
 
-Exit codes: 0 every part ran and holds; 1 something is false, and is named; 2 something could not be checked, and is named.
+Exit codes: 0 every part ran and holds; 1 something is false; 2 something could not be checked. Either is named.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def judged(name, done, seconds):
 
 
 def read_parts(folder):
-    """(verifiers of this supplement, what it was frozen without, no outcome); of a broken parts.json, an outcome that says so."""
+    """(verifiers, what the supplement was frozen without, []); of a broken parts.json, ([], [], [what is wrong])."""
     try:
         content = read_json(folder / PARTS)
         require_keys(content, ("frozen_without", "parts"), folder / PARTS)
