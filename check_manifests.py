@@ -3,7 +3,8 @@
     check_manifests.py [--freeze]
 
 Reads   manifests/frozen.sha256 and every JSON file and array (.npy) under research/: missing, changed and extra files
-        are found; and manifests/NAME.sha256 for every protocol NAME whose data/NAME is there
+        are found; manifests/NAME.sha256 for every protocol NAME whose data/NAME is there; and
+        manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and the one in dist/ if there
 Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
 
@@ -14,6 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import supplements
 from evidence import (
     Checks, InputError, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
 )
@@ -53,6 +55,14 @@ def data_findings(listed, directory):
             if not finding.endswith(": extra") or finding.split("/")[0] in folders]
 
 
+def check_supplements(checks, root):
+    """One check a supplement that is recorded or here: one without the other is not what was frozen."""
+    recorded = {path.stem for path in (root / "manifests").glob("supplement_v*.sha256")}
+    for name in sorted(recorded | {path.name for path in root.glob("supplement_v*") if path.is_dir()}):
+        count = sum(path.is_file() for path in (root / name).rglob("*"))
+        report(checks, name, count, supplements.frozen_findings(root, name))
+
+
 def report(checks, name, count, findings):
     """One check a manifest; its findings line by line."""
     checks.expect(not findings, f"{name}: {count} files" + (f", {len(findings)} findings" if findings else ""))
@@ -81,6 +91,7 @@ def main(argv=None):
             continue
         listed = read_manifest(manifest)
         report(checks, manifest.relative_to(args.root), len(listed), data_findings(listed, data))
+    check_supplements(checks, args.root)
     return checks.close()
 
 

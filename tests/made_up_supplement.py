@@ -1,0 +1,116 @@
+"""A repository with complete evidence: what is frozen here, and a study `tiny` of made-up losses instead of `wheels`.
+
+No model is trained. Window evidence and rankings are made by their own scripts; results, checkpoint checks and the
+confirmation are written here as their verifiers must read them.
+"""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+import check_manifests
+import freeze_supplement
+import frozen_windows
+from evidence import canonical_json, read_json, sha256_bytes, sha256_file, write_json
+from frozen_arrays import npy_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+QUESTIONS = ("matched_training", "prefix_ranking", "source_windows", "confirmation")
+PARTS = ("frozen list", "packing checker", "length histogram", "training table, demo", "training table, wheels",
+         "evaluation summary", "window evidence", "confirmation", "published tables", "batch boundaries")
+CONTEXT = 32
+EXCLUSIONS = {"documents": [45, 60], "excluded": [{"document": 50, "copies": 1}]}
+
+
+def name_of_question(name):
+    """QUESTION of research/QUESTION/..., else an empty text."""
+    return name.split("/")[1] if name.startswith("research/") else ""
+
+
+def copy_sources(repository):
+    """Every file that v1 would hold but the trained study's evidence; its table of contents names `tiny` instead."""
+    content = read_json(ROOT / "manifests/supplement_v1.json")
+    for name in freeze_supplement.gather(ROOT, content["contents"])[0]:
+        if "wheels" not in name or name_of_question(name) not in QUESTIONS:
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, repository / name)
+    content["parts"] = [part if name_of_question(part["command"][0]) not in QUESTIONS else
+                        json.loads(json.dumps(part).replace("wheels", "tiny"))
+                        for part in content["parts"] if part["name"] in PARTS]
+    write_json(repository / "manifests/supplement_v1.json", content)
+
+
+def summary(rows):
+    """The score of row statistics, float64 (rows, 4)."""
+    nats, (supplied, raw, targets) = math.fsum(rows[:, 0]), (int(sum(column)) for column in rows[:, 1:].T.tolist())
+    return {"rows": len(rows), "targets": targets, "nats": nats, "supplied_bytes": supplied, "raw_bytes": raw,
+            "bits_per_byte": nats / (math.log(2) * supplied), "raw_bits_per_byte": nats / (math.log(2) * raw),
+            "cross_entropy": nats / targets, "perplexity": math.exp(nats / targets)}
+
+
+def sealed(content):
+    record = {"content": content, "sealed_at": "2026-01-01T00:00:00.000Z"}
+    return record | {"sha256": sha256_bytes(canonical_json(record))}
+
+
+def write_results(repository):
+    """The demo's results under another name, their curves, and checks of their checkpoints; returns the checks."""
+    folder = repository / "research/matched_training"
+    shutil.copy(folder / "demo.json", folder / "tiny.json")
+    write_json(folder / "curves_tiny.json", {"baseline_s43": [9.0, 8.5]})
+    checks = sealed({"runs": {
+        name: {"files": {"result.json": sha256_bytes(canonical_json(run)), "model.safetensors": name.ljust(64, "0")},
+               "findings": [], "score": run["score"], "rescored": run["score"]}
+        for name, run in read_json(folder / "tiny.json")["runs"].items()}})
+    write_json(folder / "checkpoints_tiny.json", checks)
+    return checks
+
+
+def write_confirmation(repository, checks, rows=6):
+    """A confirmation of the checked models over made-up row statistics, frozen as its scripts freeze it."""
+    folder, runs = repository / "research/confirmation", list(checks["content"]["runs"])
+    inputs, random = ("protocols/demo.json", "train.py"), np.random.default_rng(7)
+    counts = np.column_stack([random.integers(60, 200, (rows, 2)), np.full(rows, CONTEXT)])
+    statistics = np.stack([np.column_stack([random.uniform(50, 90, rows), counts]) for _ in runs])
+    (folder / "rows_tiny.npy").write_bytes(npy_bytes(statistics))
+    pairs = [[name, f"baseline_s{name[-2:]}"] for name in runs if not name.startswith("baseline")]
+    protocol = sealed({
+        "runs": runs, "contrasts": pairs, "excluded": [50],
+        "inputs": [{"path": name, "sha256": sha256_file(repository / name)} for name in inputs],
+        "evaluation": {"confirmation": {"documents": EXCLUSIONS["documents"]}},
+        "packing": {"context": CONTEXT, "buffer_size": 8},
+        "stream": {"documents": 14, "rows": rows, "targets": rows * CONTEXT, "fingerprint": "f" * 64}})
+    write_json(folder / "protocol_tiny.json", protocol)
+    scores = dict(zip(runs, map(summary, statistics)))
+    bits = {name: score["bits_per_byte"] for name, score in scores.items()}
+    write_json(folder / "tiny.json", {
+        "began_at": "2026-01-01T00:00:01.000Z",
+        **{name: {key: record[key] for key in ("sealed_at", "sha256")}
+           for name, record in (("protocol", protocol), ("checkpoints", checks))},
+        "rows": {"order": runs, "sha256": sha256_file(folder / "rows_tiny.npy")},
+        "runs": {name: {"score": scores[name], "fingerprint": "f" * 64,
+                        "model_sha256": name.ljust(64, "0")} for name in runs},
+        "bits_per_byte_minus_baseline": {a: bits[a] - bits[b] for a, b in pairs}})
+
+
+def write_windows_and_rankings(repository, study):
+    """Their own scripts' evidence of a study whose losses are made up, at `study`."""
+    frozen_windows.protocols(study)
+    for root in (study, repository):
+        write_json(root / "research/confirmation/exclusions_tiny.json", EXCLUSIONS)
+    for population in ("development", "confirmation"):
+        frozen_windows.freeze_windows(study, repository / "research/source_windows", population)
+    frozen_windows.write_runs(study)
+    frozen_windows.freeze_rankings(study, repository / "research/prefix_ranking")
+
+
+def build(repository, study):
+    """The repository; `study` is a folder for what the made-up evidence is made from."""
+    copy_sources(repository)
+    write_windows_and_rankings(repository, study)
+    write_confirmation(repository, write_results(repository))
+    assert check_manifests.main(["--root", str(repository), "--freeze"]) == 0
+    return repository
