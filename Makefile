@@ -10,12 +10,14 @@ GPU ?=
 JOBS ?= 1
 PY := .venv/bin/python
 ifeq ($(DEVICE),cpu)
+SCORING_DEVICE := --device cpu
 DEVICE_ARGUMENTS := --device cpu --jobs $(JOBS)
 else
+SCORING_DEVICE := --gpu "$(GPU)"
 DEVICE_ARGUMENTS := --gpu "$(GPU)"
 endif
 
-.PHONY: help setup demo test prepare runs run-all audit check-manifests verify report benchmark
+.PHONY: help setup demo test prepare runs run-all audit evaluate check-manifests verify report summary benchmark
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -53,17 +55,40 @@ audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes,
 	$(PY) research/source_exclusion/permute_order.py --study $(STUDY)
 	$(PY) research/source_exclusion/serve_repeated.py --study $(STUDY)
 
+evaluate: setup ## the further scores of STUDY's trained models, in their order, on the device of run-all
+	$(PY) research/confirmation/exclude_duplicates.py --study $(STUDY)
+	$(PY) research/confirmation/freeze_protocol.py --study $(STUDY)
+	$(PY) research/matched_training/verify_checkpoints.py --study $(STUDY) $(SCORING_DEVICE)
+	$(PY) research/confirmation/score_confirmation.py --study $(STUDY) $(SCORING_DEVICE)
+	for population in development confirmation; do \
+	  $(PY) research/source_windows/select_windows.py --study $(STUDY) --population $$population && \
+	  $(PY) research/source_windows/score_windows.py --study $(STUDY) --population $$population $(SCORING_DEVICE) && \
+	  $(PY) research/source_windows/analyse_windows.py --study $(STUDY) --population $$population || exit; \
+	done
+	$(PY) research/prefix_ranking/rank_prefixes.py --study $(STUDY)
+
 check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
 	$(PY) check_manifests.py
 
-verify: setup ## what is frozen: manifests, theorem, histograms, the paper's tables; no data needed
+verify: setup ## every verifier that needs no data: manifests, theorem, all frozen results, the paper's tables; a minute
 	$(PY) check_manifests.py
-	$(PY) research/source_exclusion/packing_checker.py --self-test
+	$(PY) research/source_exclusion/packing_checker.py --self-test --size 3
 	$(PY) research/source_exclusion/check_length_histogram.py
+	$(PY) research/matched_training/verify_training_table.py
+	$(PY) research/prefix_ranking/verify_evaluation_summary.py
+	$(PY) research/source_windows/verify_window_evidence.py
+	$(PY) research/confirmation/verify_confirmation.py --study wheels
+	$(PY) research/batch_boundaries/verify_batch_boundaries.py
+	$(PY) research/token_bytes/verify_token_bytes.py
+	$(PY) research/resources/verify_resources.py
 	$(PY) research/published_tables/verify_published_tables.py
+	$(PY) research/summary/summarise.py --study wheels --check
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)
+
+summary: setup ## the page research/summary/STUDY.md and its figures, from frozen evidence
+	$(PY) research/summary/summarise.py --study $(STUDY)
 
 benchmark: setup ## planners and audits side by side: speeds, ratios to the list-based reference, growth up to 100 M documents
 	$(PY) research/source_exclusion/benchmark_audit.py

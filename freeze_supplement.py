@@ -27,6 +27,7 @@ from evidence import (
     InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
     write_atomic,
 )
+from portable_names import name_findings
 from supplement_page import matches, page
 from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of
 
@@ -61,9 +62,8 @@ def gather(root, contents):
         names = {path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()}
         found |= names
         empty += [] if names else [pattern]
-    lower = [name.lower() for name in sorted(found)]
-    if clashes := sorted({name for name in lower if lower.count(name) > 1}):
-        raise InputError(f"{root}: names that differ only in case: {', '.join(clashes)}")
+    if findings := name_findings(found):
+        raise InputError(f"{root}: not every system can hold these files: {'; '.join(findings)}")
     return {name: (root / name).read_bytes() for name in sorted(found)}, empty
 
 
