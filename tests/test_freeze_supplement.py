@@ -248,7 +248,7 @@ def test_names_that_differ_only_in_case_are_refused(repository):
     (repository / "loaders/ONE.py").write_text("")
     if len(list((repository / "loaders").iterdir())) < 3:
         pytest.skip("needs a file system that tells case apart")
-    refused(repository, "differ only in case: loaders/one.py")
+    refused(repository, "'loaders/one.py': differs only in case from 'loaders/ONE.py'")
 
 
 def test_a_table_of_contents_with_an_unknown_key_is_refused(repository):
