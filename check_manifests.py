@@ -2,8 +2,8 @@
 
     check_manifests.py [--freeze]
 
-Reads   manifests/frozen.sha256 and every JSON file and array (.npy) under research/: missing, changed and extra files
-        are found; manifests/NAME.sha256 for every protocol NAME whose data/NAME is there; and
+Reads   manifests/frozen.sha256 and every JSON file, array (.npy) and list (.sha256) under research/: missing,
+        changed and extra files are found; manifests/NAME.sha256 for every protocol NAME whose data/NAME is there; and
         manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and the one in dist/ if there
 Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
@@ -24,17 +24,17 @@ from protocol import study_protocols
 
 ROOT = Path(__file__).resolve().parent
 FROZEN = "manifests/frozen.sha256"
-EVIDENCE = (".json", ".npy")
+EVIDENCE = (".json", ".npy", ".sha256")
 
 
 def frozen_files(root):
-    """{path relative to the repository: SHA-256} of the frozen evidence, every JSON file and array under research/."""
+    """{path relative to the repository: SHA-256} of the frozen evidence, every file of EVIDENCE under research/."""
     paths = [path for suffix in EVIDENCE for path in (root / "research").rglob(f"*{suffix}")]
     return {path.relative_to(root).as_posix(): sha256_file(path) for path in paths}
 
 
 def is_evidence(finding, folder):
-    """Of what no list names, JSON files and arrays are evidence, and a link may lead to some; scripts are not."""
+    """Of what no list names, these kinds are evidence, and a link may lead to some; scripts are not."""
     extra = finding.removesuffix(": extra")
     return extra == finding or extra.endswith(EVIDENCE) or (folder / extra).is_symlink()
 

@@ -29,7 +29,13 @@ def protocols(root):
     return root
 
 
-def freeze_windows(root, frozen, population="development"):
+def checked_models(root, **more):
+    """Checks of the made-up models below `root`, as verify_checkpoints.py freezes them."""
+    weights = {name: {"files": {"model.safetensors": sha256_bytes(name.encode())}} for name in NAMES}
+    write_json(root / "research/matched_training/checkpoints_tiny.json", {"content": {"runs": weights}, **more})
+
+
+def freeze_windows(root, frozen, population="development", seals=None):
     """Selected windows with made-up losses, analysed and frozen in a folder; the path of the JSON."""
     common = ["--study", "tiny", "--population", population, "--root", str(root)]
     assert select_windows.main(common) == 0
@@ -43,7 +49,7 @@ def freeze_windows(root, frozen, population="development"):
         write_json(study.folder / f"{name}.json", {
             "run": name, "weights": sha256_bytes(name.encode()), "fingerprint": record["fingerprint"],
             "forward_positions": 1000, "padding": {"windows_checked": 4, "largest_difference": 0.0}, "seconds": 1.0,
-            "seals": None,
+            "seals": seals,
             "selection": sha256_file(study.folder / "selection.json"), "nats": sha256_bytes(data)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyse_windows, "HERE", frozen)

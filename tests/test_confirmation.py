@@ -1,6 +1,8 @@
 """Reserved documents are scored once, by checked models, under a protocol frozen before; every other way is refused."""
 
 import shutil
+import sys
+from types import SimpleNamespace
 
 import confirmed_study
 import numpy as np
@@ -16,6 +18,9 @@ import reserved
 import score_confirmation
 import verify_confirmation
 from research.matched_training.sealed import seal_hash
+
+sys.path.insert(0, str(confirmed_study.ROOT / "research/source_windows"))
+import score_windows  # noqa: E402
 
 PROTOCOL = f"research/confirmation/protocol_{STUDY}.json"
 BEGAN = f"runs/{STUDY}/report/confirmation_began.json"
@@ -166,6 +171,14 @@ def test_the_same_gate_opens_for_the_sound_study(before, monkeypatch):
     assert read_json(before / BEGAN)["protocol_sha256"] == read_json(before / PROTOCOL)["sha256"]
 
 
+def test_scoring_windows_of_the_reserved_documents_is_put_on_record_too(before):
+    seals = score_windows.require_gate(SimpleNamespace(name=confirmed_study.STUDY, root=before))
+    assert seals["protocol"] == read_json(before / PROTOCOL)["sha256"] == read_json(before / BEGAN)["protocol_sha256"]
+    (before / PROTOCOL).unlink()
+    with pytest.raises(InputError, match="scored already"):
+        run(freeze_protocol, before)
+
+
 def test_a_protocol_is_frozen_once_and_never_after_the_score(after):
     data = (after / PROTOCOL).read_bytes()
     assert run(freeze_protocol, after) == 0 and (after / PROTOCOL).read_bytes() == data
@@ -256,6 +269,13 @@ def move_token(root):
     np.save(path, tokens)
 
 
+def no_array(root):
+    """The rows' header is broken, and the evidence made to name the broken file."""
+    data = (root / ROWS).read_bytes()
+    (root / ROWS).write_bytes(b"?" + data[1:])
+    change(root / FROZEN, lambda r: r["rows"].update(sha256=sha256_file(root / ROWS)))
+
+
 def edit_result(edit):
     return lambda root: change(root / FROZEN, edit)
 
@@ -275,6 +295,10 @@ FALSE = {
     "duplicate dropped": (lambda root: change(root / EXCLUSIONS, lambda v: v["excluded"].pop(1)),
                           "excluded documents: 3 entries frozen, 2 new"),
     "rows changed": (one_row_changed, "segmented_s43: score."),
+    "rows no array": (no_array, "check_scores: not the evidence of this question: ValueError"),
+    "a byte of the rows": (lambda root: (root / ROWS).write_bytes(b"?" + (root / ROWS).read_bytes()[1:]), "rows file"),
+    "a run dropped": (edit_result(lambda r: r["runs"].pop(RUNS[1])), "check_scores: not the evidence of this question"),
+    "a key dropped": (edit_result(lambda r: r.pop("began_at")), "check_order: not the evidence of this question"),
     "runs swapped": (swap_rows, "baseline_s43: score."),
     "tokens changed": (move_token, "stream packed again.fingerprint"),
     "check failed": (lambda root: change(root / FROZEN_CHECKPOINTS, fail_check, True),

@@ -33,10 +33,10 @@ def score(rows):
     return math.fsum(rows[:, 0]) / (math.log(2) * rows[:, 1].sum())
 
 
-def verify(path, capsys):
+def verify(path, capsys, *more):
     """(exit code, the lines that fail)."""
     capsys.readouterr()
-    code = verify_evaluation_summary.main([str(path)])
+    code = verify_evaluation_summary.main([str(path), *map(str, more)])
     return code, [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
 
 
@@ -175,3 +175,45 @@ def test_swapped_checkpoints_and_a_dropped_row_are_named_although_the_digests_fi
     refreeze(copy, found, {"nats": nats[:, 1:], "counts": counts[1:]})
     code, failed = verify(copy, capsys)
     assert code == 1 and len(failed) >= 3
+
+
+@pytest.fixture
+def sources(study, tmp_path):
+    """A root with the protocols and the frozen results of the ranked runs."""
+    root, statistics, path = study
+    shutil.copytree(root / "protocols", tmp_path / "root/protocols")
+    results = {name: read_json(root / f"runs/tiny/{name}/result.json") for name in statistics}
+    write_json(tmp_path / "root/research/matched_training/tiny.json", {"runs": results})
+    return tmp_path / "root", path
+
+
+def test_rankings_of_the_frozen_runs_and_their_protocol_hold(sources, capsys):
+    root, path = sources
+    assert verify(path, capsys, "--root", root) == (0, [])
+
+
+@pytest.mark.parametrize("name, edit, failure", [
+    ("protocols/evaluation_tiny.json", lambda v: v["prefix_ranking"].update(subsets=7), "FAIL protocol.subsets"),
+    ("protocols/evaluation_tiny.json", lambda v: v["prefix_ranking"].update(prefixes=[64]), "FAIL protocol.prefixes"),
+    ("protocols/tiny.json", lambda v: v["packing"].update(context=16), "FAIL protocol.targets"),
+    ("research/matched_training/tiny.json", lambda v: v["runs"]["segmented_s44"]["score"].update(bits_per_byte=2.0),
+     "FAIL results.segmented_s44[0]"),
+    ("research/matched_training/tiny.json", lambda v: v["runs"].pop("segmented_s44"), None),
+    ("research/matched_training/tiny.json",
+     lambda v: v["runs"]["baseline_s43"]["digests"].update({"evaluation_rows.npy": "0" * 64}), "FAIL results.baseline"),
+])
+def test_another_protocol_or_other_results_are_named(sources, capsys, name, edit, failure):
+    root, path = sources
+    value = read_json(root / name)
+    edit(value)
+    write_json(root / name, value)
+    code, failed = verify(path, capsys, "--root", root)
+    assert (code, len(failed)) == ((1, 1) if failure else (0, 0)) and (not failure or failed[0].startswith(failure))
+
+
+def test_rows_that_are_not_those_of_the_run_are_named(copy, capsys):
+    found = read_json(copy)
+    found["runs"][2]["rows"] = "0" * 64
+    write_json(copy, found)
+    code, failed = verify(copy, capsys)
+    assert code == 1 and failed[0].startswith(f"FAIL {found['runs'][2]['run']}: row statistics")

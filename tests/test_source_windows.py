@@ -158,6 +158,16 @@ def test_changed_weights_are_refused_before_they_are_scored(root):
         path.write_bytes(data)
 
 
+def test_losses_are_kept_only_of_the_same_selection_weights_and_seals(root):
+    record = read_json(folder(root) / "baseline_s43.json")
+    known = {"selection": record["selection"], "seals": None}
+    assert score_windows.scored_before(folder(root), "baseline_s43", root / "runs/tiny/baseline_s43", **known)
+    for key in known:
+        other = known | {key: {"protocol": "0" * 64}}
+        assert not score_windows.scored_before(folder(root), "baseline_s43", root / "runs/tiny/baseline_s43", **other)
+    assert not score_windows.scored_before(folder(root), "baseline_s43", root / "runs/tiny/baseline_s44", **known)
+
+
 # ------------------------------------------------------------------------------------- confirmation
 
 

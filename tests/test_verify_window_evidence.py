@@ -17,6 +17,7 @@ import verify_window_evidence
 NAMES = ("lengths", "windows", "counts", "nats")
 UNCHECKED = {"inputs", "study", "bos"}  # they stand for files that are not opened, and enter no number
 RECORDED = {"weights", "forward_positions", "windows_checked", "seals"}  # of the scoring; no number follows from them
+SEALS = {"protocol": "5" * 64, "checkpoints": "6" * 64}
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +36,10 @@ def arrays(path):
     return {name: np.load(path.with_name(f"{path.stem}_{name}.npy")) for name in NAMES}
 
 
-def verify(path, capsys):
+def verify(path, capsys, *more):
     """(exit code, the lines that fail)."""
     capsys.readouterr()
-    code = verify_window_evidence.main([str(path)])
+    code = verify_window_evidence.main([str(path), *map(str, more)])
     return code, [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
 
 
@@ -148,3 +149,55 @@ def test_freezing_the_same_again_writes_the_same_bytes(frozen, tmp_path):
     assert {p.name: p.read_bytes() for p in again.parent.iterdir()} == {
         p.name: p.read_bytes() for p in frozen.parent.iterdir()}
     assert Path(again).read_bytes() == frozen.read_bytes()
+
+
+# ---------------------------------------------------------------------------------- protocol and models
+
+
+@pytest.fixture(scope="module")
+def confirmation(tmp_path_factory):
+    """(root with protocols and checked models, path of a frozen confirmation of them)."""
+    root = frozen_windows.protocols(tmp_path_factory.mktemp("confirmed"))
+    folder, evaluation = root / "research/confirmation", read_json(root / "protocols/evaluation_tiny.json")
+    write_json(folder / "exclusions_tiny.json", {"documents": [45, 60], "excluded": [{"document": 50}]})
+    write_json(folder / "protocol_tiny.json", {"content": {"evaluation": evaluation, "excluded": [50]},
+                                               "sha256": SEALS["protocol"]})
+    frozen_windows.checked_models(root, sha256=SEALS["checkpoints"])
+    return root, frozen_windows.freeze_windows(root, tmp_path_factory.mktemp("frozen"), "confirmation", SEALS)
+
+
+def test_a_confirmation_of_its_protocol_and_models_holds(confirmation, capsys):
+    root, path = confirmation
+    assert verify(path, capsys, "--root", root) == (0, [])
+
+
+@pytest.mark.parametrize("edit, failure", [
+    (lambda v: v["scoring"][0].update(weights="0" * 64), "models: "),
+    (lambda v: v["scoring"][1].update(seals=None), "seals: "),
+    (lambda v: v["scoring"][1].update(seals=SEALS | {"protocol": "7" * 64}), "seals: "),
+    (lambda v: v["scoring"][2]["padding"].update(windows_checked=0), "scoring: padding"),
+    (lambda v: v.update(excluded=[]), "excluded: 0 documents"),
+])
+def test_other_models_seals_or_documents_are_named(confirmation, copy, capsys, edit, failure):
+    root, path = confirmation
+    changed = shutil.copytree(path.parent, copy.parent / "changed") / path.name
+    found = read_json(changed)
+    edit(found)
+    write_json(changed, found)
+    code, failed = verify(changed, capsys, "--root", root)
+    assert code == 1 and any(line.startswith(f"FAIL {failure}") for line in failed), failed
+
+
+@pytest.mark.parametrize("key, value", [
+    ("contrast_strata", ["51-80"]), ("bins", [4]), ("bootstrap", {"replicates": 10, "seed": 1}),
+    ("populations", {"development": None, "confirmation": {"documents": [45, 60], "seed": 9}})])
+def test_contrasts_that_another_protocol_predeclares_are_named(confirmation, tmp_path, capsys, key, value):
+    root, path = confirmation
+    other = shutil.copytree(root, tmp_path / "other")
+    for name in ("protocols/evaluation_tiny.json", "research/confirmation/protocol_tiny.json"):
+        protocol = read_json(other / name)
+        evaluation = protocol if "source_windows" in protocol else protocol["content"]["evaluation"]
+        evaluation["source_windows"][key] = value
+        write_json(other / name, protocol)
+    code, failed = verify(path, capsys, "--root", other)
+    assert code == 1 and [line.split(".json")[0] for line in failed] == ["FAIL evaluation_tiny", "FAIL protocol_tiny"]

@@ -3,9 +3,9 @@
 No model is made here. Whatever keeps the gate closed is an InputError, exit code 2: it is no finding about a model.
 """
 
-from evidence import InputError, first_difference, input_list, read_json
+from evidence import InputError, first_difference, input_list, read_json, write_json
 from research.matched_training.saved_runs import baseline_of, file_digests, run_names
-from research.matched_training.sealed import read_sealed
+from research.matched_training.sealed import read_sealed, utc_now
 from reserved import audit
 
 DATA = ("tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",
@@ -84,6 +84,14 @@ def require_checkpoints(study):
         if difference:
             raise InputError(f"{path}: checked other files than are there: {difference}; run {make_it}")
     return record
+
+
+def begin(study, protocol):
+    """The time at which scoring ever began; put on record, with the protocol's hash, before the first forward pass."""
+    path = began_path(study)
+    if not path.exists():
+        write_json(path, {"began_at": utc_now(), "protocol_sha256": protocol["sha256"]})
+    return read_json(path)["began_at"]
 
 
 def require_open(study):

@@ -14,7 +14,6 @@ Exit 1: a model was fed other inputs or targets than were audited, or a later sc
 """
 
 import argparse
-import io
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
 
 from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json,
+    InputError, first_difference, read_json, run_script, sha256_bytes, write_atomic, write_json,
 )
 
 MEASURED = ("began_at", "seconds", "environment")
@@ -98,30 +97,25 @@ def keep(path, evidence, rows_bytes):
 
 
 def freeze(study, evidence, rows_bytes):
-    """Copy the evidence beside this script; a frozen copy that differs is refused."""
-    rows = study.evidence / f"rows_{study.name}.npy"
-    freeze_json(study.evidence / f"{study.name}.json", evidence)
-    if rows.exists() and rows.read_bytes() != rows_bytes:
-        raise InputError(f"{rows}: frozen, and its bytes are not those of {study.name}.json")
-    write_atomic(rows, rows_bytes)
+    """Copy the evidence beside this script; a frozen copy that differs is refused, and nothing is written."""
+    from frozen_arrays import freeze as freeze_arrays
+
+    freeze_arrays(study.evidence / f"{study.name}.json", evidence, {f"rows_{study.name}.npy": rows_bytes})
 
 
 def score_all(study, protocol, device):
     """({run: entry}, bytes of the row statistics as .npy, time at which the first scoring ever began)."""
     import gate
     import numpy as np
+    from frozen_arrays import npy_bytes
     from reserved import reserved_stream
-    from research.matched_training.sealed import utc_now
 
     _, lengths, refill = study.validation()
     plan = reserved_stream(study, lengths, refill, protocol["content"]["excluded"]).plan
-    began = gate.began_path(study)
-    if not began.exists():
-        write_json(began, {"began_at": utc_now(), "protocol_sha256": protocol["sha256"]})
+    began_at = gate.begin(study, protocol)
     scored = {name: score_run(study, name, plan, device) for name in protocol["content"]["runs"]}
-    file = io.BytesIO()
-    np.save(file, np.stack([statistics for _, statistics in scored.values()]))
-    return {name: entry for name, (entry, _) in scored.items()}, file.getvalue(), read_json(began)["began_at"]
+    rows_bytes = npy_bytes(np.stack([statistics for _, statistics in scored.values()]))
+    return {name: entry for name, (entry, _) in scored.items()}, rows_bytes, began_at
 
 
 def main(argv=None):

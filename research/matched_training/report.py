@@ -1,8 +1,8 @@
 """What did the six matched runs score, and how do the interventions differ from their same-seed baseline?
 
 Reads   protocols/NAME.json, runs/NAME/<run>/{result.json,metrics.jsonl}, runs/NAME/audit/audit.json (audit_stream.py)
-Writes  runs/NAME/report/{results.json,curves.json,learning_curves.png,scores.png}; with --freeze NAME.json and
-        curves_NAME.json beside this script
+Writes  runs/NAME/report/{results.json,curves.json,learning_curves.png,scores.png}; with --freeze NAME.json,
+        curves_NAME.json and runs_NAME.sha256 (of code and settings) beside this script
 Needs   matplotlib, tabulate; all runs of the study finished and audited. About two seconds
 
     report.py --study demo [--freeze]
@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_json,
+    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_atomic, write_json,
 )
 from research.matched_training.saved_runs import baseline_of, run_names  # noqa: E402
 from research.matched_training.training_figures import draw_curves, draw_scores  # noqa: E402
@@ -116,6 +116,13 @@ def audit_table(audit):
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 7)
 
 
+def freeze_list(path, frozen):
+    """Copy the list of what generate_runs.py wrote; InputError when another one is frozen."""
+    if frozen.exists() and frozen.read_bytes() != path.read_bytes():
+        raise InputError(f"{frozen}: frozen, and {path} differs")
+    write_atomic(frozen, path.read_bytes())
+
+
 def read_curves(evidence, directory):
     """{run: {"loss": nats a target, null of an update without any, "seconds": of the loop so far}}, a value an update."""
     curves = {}
@@ -153,6 +160,7 @@ def main(argv=None):
     if options.freeze:
         freeze_json(frozen, evidence)
         freeze_json(HERE / f"curves_{options.study}.json", curves)
+        freeze_list(directory / "runs.sha256", HERE / f"runs_{options.study}.sha256")
     if frozen.exists():
         findings, largest = compare(evidence, read_json(frozen))
         print(*(f"FALSE {finding}" for finding in findings), sep="\n", end="\n" if findings else "")

@@ -2,8 +2,8 @@
 
     verify_training_table.py [--study demo ...] [--readme FILE]
 
-Reads   NAME.json and, where they are there, curves_NAME.json (both report.py --freeze) and checkpoints_NAME.json
-        (verify_checkpoints.py --freeze) beside this script; without --study every study that has a NAME.json
+Reads   NAME.json and, where they are there, curves_NAME.json, runs_NAME.sha256 (all report.py --freeze) and
+        checkpoints_NAME.json (verify_checkpoints.py --freeze) beside this script; without --study every NAME.json
 Writes  nothing; prints the table of the paper's section 5.3 as Markdown
 Needs   Python's standard library. About a second
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, read_json, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, first_difference, read_json, read_manifest, run_script, sha256_bytes,
 )
 
 HEADER = ("|Condition|Seed|Official BPB|Delta vs same-seed control|CE|Perplexity|Full loop s|Total s|Peak MiB|",
@@ -121,6 +121,19 @@ def check_curves(checks, frozen, path):
         equal(checks, f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
 
 
+def check_code(checks, frozen, path):
+    """Each result is of the code and the settings that were generated for its run."""
+    if not path.exists():
+        print(f"left out code and settings: no {path}")
+        return
+    listed = read_manifest(path)
+    for name, result in frozen["runs"].items():
+        digests = result["digests"]
+        found = {f"{name}/{file}": digest for file, digest in digests["code"].items()}
+        expected = {file: digest for file, digest in listed.items() if file.startswith(f"{name}/")}
+        equal(checks, f"{name}: code and settings generated", expected, found | {f"{name}/config.json": digests["config"]})
+
+
 def table(frozen):
     """The lines of the paper's table of section 5.3, with deltas."""
     lines = list(HEADER)
@@ -146,6 +159,7 @@ def check_study(checks, study, folder, readme):
     check_deltas(checks, frozen)
     check_digests(checks, frozen, folder / f"checkpoints_{study}.json")
     check_curves(checks, frozen, folder / f"curves_{study}.json")
+    check_code(checks, frozen, folder / f"runs_{study}.sha256")
     lines = table(frozen)
     if readme:
         there = readme.read_text(encoding="utf-8").splitlines()

@@ -2,12 +2,14 @@
 
 From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast
 and random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit.
-Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9.
-Nothing of the repository but evidence.py is needed; `inputs` are not opened.
+Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9. The
+arrays must be, byte for byte, the row statistics whose SHA-256 each run names. Nothing of the repository but evidence.py
+is needed; protocols and results are compared where they are there.
 
-    verify_evaluation_summary.py [FILE.json ...]
+    verify_evaluation_summary.py [FILE.json ...] [--root DIR]
 
-Reads   the JSON files beside this script, or the files named, and NAME_{counts,nats}.npy beside them
+Reads   the JSON files beside this script, or the files named, and NAME_{counts,nats}.npy beside them; below --root
+        protocols/{NAME,evaluation_NAME}.json and research/matched_training/NAME.json, each if it is there
 Writes  nothing
 Needs   NumPy and evidence.py, beside this script or two folders up. About a second a file
 
@@ -26,7 +28,7 @@ sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
 import numpy as np  # noqa: E402
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, parse_json, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, first_difference, parse_json, read_json, run_script, sha256_bytes,
 )
 
 LARGEST_TOLERANCE = 4e-9
@@ -126,7 +128,43 @@ def check_numbers(checks, found, population):
     checks.expect(not difference, f"contrasts: {difference or f'{len(contrasts)} rebuilt, {outside} outside'}")
 
 
-def verify(checks, path):
+def check_rows(checks, found, counts, nats):
+    """That nats and counts together are the evaluation_rows.npy of each run."""
+    for run, of_run in zip(found["runs"], nats):
+        file = io.BytesIO()
+        np.save(file, np.column_stack([of_run, counts]).astype(np.float64))
+        digest = sha256_bytes(file.getvalue())
+        checks.expect(digest == run["rows"], f"{run['run']}: row statistics, SHA-256 {digest[:16]}")
+
+
+def there(path):
+    """The JSON at a path, or None, which is said."""
+    if path.exists():
+        return read_json(path)
+    print(f"left out {path.name}: not here")
+    return None
+
+
+def check_sources(checks, found, root):
+    """Prefixes, subsets and row size are the protocols', scores and row statistics the frozen results', where there."""
+    study = found["study"]
+    protocol, evaluation = (there(root / f"protocols/{prefix}{study}.json") for prefix in ("", "evaluation_"))
+    if protocol and evaluation:
+        context, section = protocol["packing"]["context"], evaluation["prefix_ranking"]
+        stated = {"prefixes": [entry["targets"] for entry in found["prefixes"]], "seed": found["seed"],
+                  "subsets": found["subsets"], "targets": found["targets"]}
+        difference = first_difference(stated, {**section, "targets": found["rows"] * context}, "protocol")
+        checks.expect(not difference, difference or f"protocol: prefixes, seed, subsets, rows of {context} targets")
+    if results := there(root / f"research/matched_training/{study}.json"):
+        own = [run for run in found["runs"] if run["run"] in results["runs"]]
+        stated = {run["run"]: [found["official"][run["run"]], run["rows"], found["evaluation_plan"]] for run in own}
+        frozen = {name: [result["score"]["bits_per_byte"], result["digests"]["evaluation_rows.npy"],
+                         result["digests"]["evaluation_plan"]] for name, result in results["runs"].items()}
+        difference = first_difference(stated, frozen, "results")
+        checks.expect(not difference, difference or f"results: scores and rows of {len(frozen)} frozen runs")
+
+
+def verify(checks, path, root):
     """All checks of one evidence file."""
     data = path.read_bytes()
     found = parse_json(data, path)
@@ -137,7 +175,9 @@ def verify(checks, path):
         checks.expect(shaped and np.isfinite(nats).all() and (counts >= 0).all(),
                       f"arrays: {len(nats)} checkpoints, {len(counts):,} rows")
         if shaped:
+            check_rows(checks, found, counts, nats)
             check_numbers(checks, found, Population(found, counts, nats))
+            check_sources(checks, found, root)
     except (KeyError, TypeError, IndexError, ValueError, ZeroDivisionError) as error:
         checks.expect(False, f"{path.name}: not the evidence of this question: {type(error).__name__}: {error}")
 
@@ -145,9 +185,10 @@ def verify(checks, path):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all evidence beside this script")
+    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
     options, checks = parser.parse_args(argv), Checks()
     for path in options.files or sorted(HERE.glob("*.json")):
-        verify(checks, path)
+        verify(checks, path, options.root)
     return checks.close()
 
 

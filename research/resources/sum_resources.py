@@ -30,6 +30,7 @@ ALWAYS = (
     "CPU time of preparation, audits and analyses",
     "peak memory of scorings after training",
     "reservations and process starts of scorings and of the sweep, which run outside the ledger",
+    "scorings repeated or broken off: of each kind and run one record stays",
 )
 
 

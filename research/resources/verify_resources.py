@@ -192,6 +192,8 @@ def check_study(checks, path, root):
     for record in records["trainings"]:
         check_training(checks, record)
     check_scorings(checks, records)
+    unknown = [line for line in evidence["not_recorded"] if line.startswith("reservations:")]
+    checks.expect(bool(unknown) == (records["reservations"] is None), f"reservations: {unknown or 'recorded'}")
     if records["reservations"] is not None:
         check_reservations(checks, records)
     totals = rebuilt(records)

@@ -128,12 +128,17 @@ def score_run(directory, device, record, windows, texts, supplied):
 
 
 def require_gate(study):
-    """{"protocol", "checkpoints"}: seals of the frozen protocol and the checkpoint checks; InputError if not both."""
+    """{"protocol", "checkpoints"}: seals of the frozen protocol and the checkpoint checks; InputError if not both.
+
+    From here on it is on record that the reserved documents are being scored.
+    """
     sys.path.insert(0, str(ROOT / "research/confirmation"))
     import gate
     from reserved import Study as Reserved
 
-    records = gate.require_open(Reserved(study.name, study.root))
+    reserved = Reserved(study.name, study.root)
+    records = gate.require_open(reserved)
+    gate.begin(reserved, records[0])
     return {name: record["sha256"] for name, record in zip(("protocol", "checkpoints"), records)}
 
 
@@ -147,13 +152,14 @@ def findings(record, scored):
     return wrong
 
 
-def scored_before(folder, run, directory, selection):
-    """Whether <run>.json and <run>.npy are there, of this selection and these weights."""
+def scored_before(folder, run, directory, selection, seals):
+    """Whether <run>.json and <run>.npy are there, of this selection, these weights and these seals."""
     path, nats = folder / f"{run}.json", folder / f"{run}.npy"
     if not path.exists() or not nats.exists():
         return False
     old, weights = read_json(path), sha256_file(directory / "model.safetensors")
-    return (old["selection"], old["weights"], old["nats"]) == (selection, weights, sha256_file(nats))
+    return (old["selection"], old["weights"], old["nats"], old["seals"]) == (
+        selection, weights, sha256_file(nats), seals)
 
 
 def main(argv=None):
@@ -168,7 +174,7 @@ def main(argv=None):
     supplied, selection = study.array("tokenizer/bytes_supplied.npy"), sha256_file(study.folder / "selection.json")
     false = 0
     for run, _, _ in study.run_names():
-        if scored_before(study.folder, run, study.runs / run, selection):
+        if scored_before(study.folder, run, study.runs / run, selection, seals):
             print(f"kept {run}: scored before")
             continue
         nats, scored = score_run(study.runs / run, device, record, windows, texts, supplied)

@@ -3,11 +3,15 @@
 From the frozen arrays alone: documents are drawn again from the lengths, every score, contrast, bootstrap interval
 and position part is computed again by other code, and compared with the JSON value by value, bit for bit; losses are
 counted in units of 2^-30 of a nat, so that sums are integers. Position bins must add up to their window's difference
-within the tolerance that the evidence states. Nothing else of the repository is needed; `inputs` are not opened.
+within the tolerance that the evidence states. Nothing else of the repository is needed; what decides the contrasts, and
+which models were scored, is also compared with the protocols and checkpoint checks where those are there. Raw bytes are
+bound by the array's hash alone.
 
-    verify_window_evidence.py [FILE.json ...]
+    verify_window_evidence.py [FILE.json ...] [--root DIR]
 
-Reads   NAME_{development,confirmation}.json beside this script, or the files named, and their .npy beside them
+Reads   NAME_{development,confirmation}.json beside this script, or the files named, and their .npy beside them; below
+        --root protocols/evaluation_NAME.json, research/confirmation/protocol_NAME.json and
+        research/matched_training/checkpoints_NAME.json, each if it is there
 Writes  nothing
 Needs   NumPy; rebuilt_windows.py beside this script, evidence.py there or two folders up. About a second a file
 
@@ -25,7 +29,7 @@ sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
 import numpy as np  # noqa: E402
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, parse_json, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, first_difference, parse_json, read_json, run_script, sha256_bytes,
 )
 from rebuilt_windows import Rebuilt  # noqa: E402
 
@@ -134,17 +138,59 @@ def check_numbers(checks, found, rebuilt):
     checks.expect(largest <= parts["tolerance"] <= 1e-7, f"position parts: add up within {largest:.1e}")
 
 
-def check_scoring(checks, found):
-    """That all models saw the selected inputs and targets, and padding changed nothing."""
+def check_scoring(checks, found, windows):
+    """That all models saw the selected inputs and targets, and padding was tried and changed nothing."""
     same = [entry["run"] for entry in found["scoring"]] == [run["run"] for run in found["runs"]]
     seen = {entry["fingerprint"] for entry in found["scoring"]}
     checks.expect(same and seen == {found["fingerprint"]}, f"scoring: all runs saw inputs {found['fingerprint'][:16]}")
     padding = [entry["padding"] for entry in found["scoring"]]
-    checks.expect(all(p["largest_difference"] == 0 for p in padding),
-                  f"scoring: padding changed no loss of {sum(p['windows_checked'] for p in padding):,} windows")
+    tried, padded = sum(p["windows_checked"] for p in padding), bool((windows[:, 5] < found["context"]).any())
+    checks.expect(all(p["largest_difference"] == 0 and (p["windows_checked"] > 0) == padded for p in padding),
+                  f"scoring: padding changed no loss of {tried:,} windows")
 
 
-def verify(checks, path):
+# ---------------------------------------------------------------------------------- protocol, models
+
+
+def there(path):
+    """The JSON at a path, or None, which is said."""
+    if path.exists():
+        return read_json(path)
+    print(f"left out {path.name}: not here")
+    return None
+
+
+def check_protocol(checks, found, evaluation, where):
+    """What decides documents and contrasts is what the protocol says."""
+    section = evaluation["source_windows"]
+    expected = {key: section[key] for key in ("bins", "bootstrap", "contrast_strata", "per_stratum")}
+    expected |= section["populations"][found["population"]] | {"edges": section["strata"]}
+    stated = {key: found[key] for key in expected if key != "edges"}
+    difference = first_difference({**stated, "edges": [s["up_to"] for s in found["strata"][:-1]]}, expected, where)
+    checks.expect(not difference, difference or f"{where}: documents, seed, strata, bins and contrasts are its own")
+
+
+def check_sources(checks, found, root):
+    """The study's protocol, the sealed one of a confirmation, and the checked models, where they are there."""
+    study, confirmation = found["study"], found["population"] == "confirmation"
+    if evaluation := there(root / f"protocols/evaluation_{study}.json"):
+        check_protocol(checks, found, evaluation, f"evaluation_{study}.json")
+    sealed = there(root / f"research/confirmation/protocol_{study}.json") if confirmation else None
+    checked = there(root / f"research/matched_training/checkpoints_{study}.json")
+    if sealed:
+        check_protocol(checks, found, sealed["content"]["evaluation"], f"protocol_{study}.json")
+        checks.expect(found["excluded"] == sealed["content"]["excluded"], f"excluded: {len(found['excluded'])} documents")
+    if checked:
+        weights = {name: entry["files"]["model.safetensors"] for name, entry in checked["content"]["runs"].items()}
+        scored = {entry["run"]: entry["weights"] for entry in found["scoring"]}
+        checks.expect(scored == weights, f"models: {len(scored)} scored, those of checkpoints_{study}.json")
+    if checked and (sealed or not confirmation):
+        seals = {"protocol": sealed["sha256"], "checkpoints": checked["sha256"]} if confirmation else None
+        checks.expect(all(entry["seals"] == seals for entry in found["scoring"]), "seals: those of protocol and checks"
+                      if confirmation else "seals: none, development needs no gate")
+
+
+def verify(checks, path, root):
     """All checks of one evidence file."""
     data = path.read_bytes()
     found = parse_json(data, path)
@@ -153,8 +199,9 @@ def verify(checks, path):
         lengths, windows, counts, nats = read_arrays(checks, path, found)
         if check_arrays(checks, found, windows, counts, nats):
             check_selection(checks, found, lengths, windows)
-            check_scoring(checks, found)
+            check_scoring(checks, found, windows)
             check_numbers(checks, found, Rebuilt(found, windows, counts, nats))
+            check_sources(checks, found, root)
     except (KeyError, TypeError, IndexError, ValueError) as error:
         checks.expect(False, f"{path.name}: not the evidence of this question: {type(error).__name__}: {error}")
 
@@ -162,10 +209,11 @@ def verify(checks, path):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all evidence beside this script")
+    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
     options, checks = parser.parse_args(argv), Checks()
     beside = sorted([*HERE.glob("*_development.json"), *HERE.glob("*_confirmation.json")])
     for path in options.files or beside:
-        verify(checks, path)
+        verify(checks, path, options.root)
     return checks.close()
 
 
