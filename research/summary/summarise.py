@@ -106,8 +106,8 @@ def score_section(parts):
 
 
 def paper_cell(paper, cell, row):
-    """The paper's cell of the same condition and seed, and the same length in rows; None when it has none."""
-    low = int(cell["stratum"].split("-")[0]) - 1
+    """The paper's cell of the same condition and seed, and the same length in whole rows; None when it has none."""
+    low = int(cell["stratum"].removeprefix("over ").split("-")[0])
     return paper["windows"]["values"].get(cell["run"], {}).get(PAPER_STRATA.get(low // row))
 
 
@@ -124,17 +124,22 @@ def window_rows(evidence, paper):
     return rows
 
 
-def window_section(parts):
+def window_finding(evidence):
+    """The contrasts in one sentence, as the figure has it."""
     from window_figures import forest_title
 
-    evidence = parts["confirmation_windows"]
     entries = [cell["quantities"]["tail_minus_beginning"] for cell in evidence["cells"]
                if cell["contrast"] and not cell["degenerate"]]
+    return f"{forest_title(entries)}."
+
+
+def window_section(parts):
+    evidence = parts["confirmation_windows"]
     level = 100 - 5 / evidence["contrasts"]["number"]
     headers = ["condition", "seed", "length", "documents", "beginning", "tail", "tail minus beginning", f"{level:g} %",
                "paper's, at the same multiples of its row"]
     return "\n\n".join([
-        f"{forest_title(entries)}.", markdown(headers, window_rows(evidence, parts["paper"])),
+        window_finding(evidence), markdown(headers, window_rows(evidence, parts["paper"])),
         f"Difference in bits per byte from the same-seed baseline. {evidence['contrasts']['number']} predeclared contrasts; "
         "the interval is adjusted for their number (Bonferroni) and is over documents, for these trained models."])
 
@@ -146,7 +151,7 @@ def ranking_section(ranking):
     sizes = ", ".join(f"{entry['targets']:,}" for entry in ranking["prefixes"])
     return (f"{title(ranking)} (prefixes of {sizes} of {ranking['targets']:,} targets); {outside} of "
             f"{len(ranking['contrasts'])} differences on a prefix lie outside what 95 % of random row subsets of its size "
-            "give. Reported by the paper: no reversal among seven checkpoints, one of 18 outside.")
+            "give.")
 
 
 # ------------------------------------------------------------------------------------------ page

@@ -1,0 +1,65 @@
+"""The pages of the questions state of the study `wheels` what its frozen evidence says."""
+
+import sys
+
+import pytest
+from evidence import read_json
+from tiny_runs import ROOT
+
+for folder in ("confirmation", "source_windows", "prefix_ranking", "summary", "matched_training"):
+    sys.path.insert(0, str(ROOT / "research" / folder))
+
+import summarise  # noqa: E402
+from research.confirmation.score_confirmation import score_table  # noqa: E402
+from research.matched_training.verify_training_table import table  # noqa: E402
+
+RESEARCH = ROOT / "research"
+
+
+def page(question):
+    return (RESEARCH / question / "README.md").read_text(encoding="utf-8")
+
+
+def missing(lines, text):
+    """The lines that the text lacks; at least one must have been looked for."""
+    assert lines
+    return [line for line in lines if line not in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return summarise.read_parts("wheels", RESEARCH)
+
+
+@pytest.mark.parametrize("study", ["demo", "wheels"])
+def test_the_training_table_is_that_of_the_results(study):
+    assert missing(table(read_json(RESEARCH / f"matched_training/{study}.json")), page("matched_training")) == []
+
+
+def test_the_confirmation_states_its_hash_its_documents_and_its_scores(parts):
+    text, record = page("confirmation"), read_json(RESEARCH / "confirmation/protocol_wheels.json")
+    assert record["sha256"] in text and record["sealed_at"] in text
+    first, last = record["content"]["evaluation"]["confirmation"]["documents"]
+    assert f"| `wheels` | {first:,} to {last:,} | {record['content']['stream']['targets']:,} |" in text.splitlines()
+    assert missing(score_table(parts["confirmation"]).splitlines(), text) == []
+
+
+@pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
+def test_the_windows_table_is_that_of_the_contrasts(parts, population):
+    rows = summarise.window_rows(parts[population], parts["paper"])
+    assert missing([f"| {' | '.join(row)} |" for row in rows], page("source_windows")) == []
+
+
+def test_the_ranking_is_told_as_it_was_found(parts):
+    assert summarise.ranking_section(parts["ranking"]) in " ".join(page("prefix_ranking").split())
+
+
+def test_the_readme_tells_what_the_study_found(parts):
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for told in (summarise.stream_section(parts["audit"], parts["training"]).splitlines()[0],
+                 summarise.sign_finding(parts["training"], parts["confirmation"]),
+                 summarise.window_finding(parts["confirmation_windows"]),
+                 summarise.ranking_section(parts["ranking"])):
+        assert told in text
+    rows = summarise.score_rows(parts["training"], parts["confirmation"], parts["paper"])
+    assert all(f"| {' | '.join(row)} |" in text for row in rows)
