@@ -9,7 +9,7 @@ import io
 import tarfile
 import zlib
 
-from portable_names import name_findings
+from portable_names import name_findings, shown
 
 SHOWN = 10  # findings
 
@@ -68,13 +68,13 @@ def _is_plain(member):
 def _findings(members):
     plain = [member.name for member in members if _is_plain(member)]
     folders = [member.name for member in members if member.isdir()]
-    findings = [f"{member.name!r}: a link, device or sparse file" for member in members
+    findings = [f"{shown(member.name)}: a link, device or sparse file" for member in members
                 if not _is_plain(member) and not member.isdir()]
-    findings += [f"{member.name!r}: {member.size} bytes" for member in members if member.size < 0]
+    findings += [f"{shown(member.name)}: {member.size} bytes" for member in members if member.size < 0]
     findings += name_findings(plain, folders)
     tops = sorted({member.name.split("/")[0] for member in members})
     if len(tops) != 1 or tops[0] in plain:
-        findings.append(f"expected one folder that holds all files, found {tops[:SHOWN]}")
+        findings.append(f"expected one folder that holds all files, found [{', '.join(map(shown, tops[:SHOWN]))}]")
     return findings
 
 

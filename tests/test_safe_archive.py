@@ -8,6 +8,7 @@ import io
 import random
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 
 import fetch_supplement
@@ -112,11 +113,18 @@ def pax_header(keys, size=None):
     ("a huge header", pax_header("", 3 * MB) + bytes(3 * MB), "unpacks to over 2,000,000 bytes"),
     ("many members", make_tar(named(*map(str, range(51)))), "over 50 members"),
     ("a size that is not there", make_tar(named("x"))[:512 + 512].replace(b"00000000001\0", b"77777777777\0"), "tar"),
+    ("a name of many parts", make_tar([member(f"{TOP}/{'a/' * 20_000}x", b"x")]), "40015 characters, over 200"),
+    ("names without end", make_tar([member("n" * 500_000), member("m" * 500_000, kind=tarfile.FIFOTYPE)]), "over 200"),
     ("a chain of headers", pax_header("12 path=a/x\n") * 1500 + make_tar(named("x")), "not a readable tar"),
 ])
-def test_a_bomb_is_refused_by_the_bound_that_it_breaks(tmp_path, monkeypatch, capsys, name, tar, reason):
-    printed = fetched(tmp_path, gzip.compress(tar, 1), monkeypatch, capsys, "--folder-mb", "2", "--members", "50")
-    assert reason in printed
+def test_a_bomb_is_refused_by_the_bound_that_it_breaks_in_little_memory_and_few_words(
+        tmp_path, monkeypatch, capsys, name, tar, reason):
+    data = gzip.compress(tar, 1)
+    tracemalloc.start()
+    printed = fetched(tmp_path, data, monkeypatch, capsys, "--folder-mb", "2", "--members", "50")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reason in printed and len(printed) < 2500 and peak < 32 * MB
 
 
 def test_a_member_that_points_back_to_itself_ends_by_the_bound_on_members():
