@@ -161,7 +161,7 @@ def require_holds(folder):
 
 
 def publish(place, name, files, archive):
-    """Write the folder beside its place, check it there, give it its name, and write the archive and, last, the record."""
+    """Write the folder beside its place, check it there, give it its name; then write archive and, last, record."""
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place, prefix=f".{name}.") as temporary:
         folder = Path(temporary) / name
