@@ -51,6 +51,8 @@ def _members(tar, most):
         with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:
             for member in archive:
                 members.append(member)
+                if archive.pax_headers:  # tarfile keeps a copy of it with each member
+                    raise Unsafe("it has a global header, which no supplement needs")
                 if len(members) > most:
                     raise Unsafe(f"it has over {most:,} members")
             end = archive.offset

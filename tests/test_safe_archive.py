@@ -99,10 +99,10 @@ def test_many_findings_are_named_up_to_ten_and_counted():
 # --------------------------------------------------------------------------------------------- bombs
 
 
-def pax_header(keys, size=None):
+def pax_header(keys, size=None, kind=tarfile.XHDTYPE):
     """A PAX header block that says `keys`, or one that only declares `size` bytes."""
     body = keys.encode()
-    info = member("x", body, tarfile.XHDTYPE)[0]
+    info = member("x", body, kind)[0]
     info.size = len(body) if size is None else size
     return info.tobuf(tarfile.USTAR_FORMAT) + body + b"\0" * (-len(body) % 512)
 
@@ -115,6 +115,8 @@ def pax_header(keys, size=None):
     ("a size that is not there", make_tar(named("x"))[:512 + 512].replace(b"00000000001\0", b"77777777777\0"), "tar"),
     ("a name of many parts", make_tar([member(f"{TOP}/{'a/' * 20_000}x", b"x")]), "40015 characters, over 200"),
     ("names without end", make_tar([member("n" * 500_000), member("m" * 500_000, kind=tarfile.FIFOTYPE)]), "over 200"),
+    ("a header copied to every member", pax_header("".join(f"13 k{n:06}=v\n" for n in range(50_000)), None,
+     tarfile.XGLTYPE) + make_tar(named(*map(str, range(49)))), "it has a global header"),
     ("a chain of headers", pax_header("12 path=a/x\n") * 1500 + make_tar(named("x")), "not a readable tar"),
 ])
 def test_a_bomb_is_refused_by_the_bound_that_it_breaks_in_little_memory_and_few_words(
