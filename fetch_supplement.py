@@ -9,6 +9,7 @@ Needs   Python 3.11; for an address `requests`. About the time of the download, 
 
 The hash is checked before anything is unpacked. Links, devices, paths that lead out, names that not every system
 holds, and more than the stated sizes refuse the whole archive. A killed call may leave a folder .DIR.*, never DIR.
+Two calls at once for one DIR may spoil each other's download, which the hash finds.
 Exit 1: the hash, a member or the folder's own manifest.sha256 is not what it must be. Nothing is unpacked then.
 """
 
@@ -17,16 +18,17 @@ import os
 import shlex
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from corpora.transfer import Patience, WrongDigest, fetch, is_there
-from evidence import HEX_DIGEST, Checks, InputError, manifest_findings, read_manifest, run_script, sha256_bytes
+from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes
 from safe_archive import Unsafe, describe, read_archive, read_within
+from supplements import MANIFEST, folder_findings
 
 MB = 10**6
 PATIENCE = Patience(attempts=6, timeout=30.0)
-MANIFEST = "manifest.sha256"
 BOUNDS = [
     ("--archive-mb", 32, "most million bytes of the archive"),
     ("--folder-mb", 500, "most million bytes of what it unpacks to"),
@@ -49,8 +51,8 @@ def naming(path):
 
 @contextmanager
 def progress(label):
-    """A function to call with each count of bytes: a bar on a terminal, a line at every 5 MB elsewhere."""
-    if sys.stderr.isatty():
+    """A function to call with each count of bytes: a bar on a terminal with tqdm, a line at every 5 MB elsewhere."""
+    if sys.stderr.isatty() and find_spec("tqdm"):
         from tqdm import tqdm
 
         with tqdm(desc=label, unit="B", unit_scale=True) as bar:
@@ -73,6 +75,9 @@ def download(url, archive, digest, largest):
         return print(f"{archive} is here already")
     if os.path.lexists(archive):
         raise InputError(f"{archive}: not the file with SHA-256 {digest}; move it away, or choose another --out")
+    if not find_spec("requests"):
+        raise InputError(f"{url}: downloading needs the package requests: python -m pip install requests, or download "
+                         "the archive yourself and give the file")
     print(f"downloading {url} to {archive}", flush=True)
     with naming(archive), progress("downloaded") as advance:
         fetch(url, archive, digest, PATIENCE, progress=advance, largest=largest)
@@ -102,21 +107,18 @@ def write_files(files, folder):
             os.fsync(file.fileno())
 
 
-def bundle_findings(folder, name):
-    """(files listed, every way in which the folder departs from its own list)."""
-    try:
-        listed = read_manifest(folder / MANIFEST)
-    except InputError as error:
-        return 0, [str(error).replace(str(folder), name)]
-    return len(listed), [found for found in manifest_findings(listed, folder) if found != f"{MANIFEST}: extra"]
-
-
 def unpack(files, top, out, checks):
-    """Write the files aside, check them by their own manifest, and only then give the folder its name."""
+    """Write the files aside, check them by their own manifest, and only then give the folder its name.
+
+    An empty folder that came to have that name meanwhile is replaced; anything else is left as it is.
+    """
     with naming(out), TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
         folder = Path(temporary, out.name)
         write_files(files, folder)
-        count, findings = bundle_findings(folder, top)
+        try:
+            count, findings = folder_findings(folder)
+        except InputError as error:  # the list cannot be read
+            count, findings = 0, [str(error).replace(str(folder), top)]
         said = describe(findings) or "none missing, changed or extra"
         checks.expect(not findings, f"{top}/{MANIFEST}: {count} files listed, {said}")
         if not findings:

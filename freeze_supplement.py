@@ -5,7 +5,8 @@
 
 Reads   manifests/supplement_v1.json (what it holds, by patterns, and how it is checked) and the files that match
 Writes  supplement_v1/, dist/supplement_v1.tar.gz and manifests/supplement_v1.sha256 (SHA-256 of list and archive), or
-        nothing: an existing one is never overwritten, nor one made above 25 MB, or with a part missing or false
+        nothing: an existing one is never overwritten, nor one made above 25 MB, or with a part missing or false, or of
+        linked files. The record comes last: what a killed call left is there without it, and may be deleted
 Needs   Python's standard library, and what the supplement's verifiers need (NumPy): its verify_all.py is run first.
         Run it in a fresh clone, where nothing unfinished matches a pattern
 About   half a minute on one core
@@ -17,11 +18,12 @@ whatever has no files yet, and the supplement says so.
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from evidence import (
     InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
@@ -55,15 +57,23 @@ def read_contents(root, version):
     return content
 
 
+def is_linked(root, name):
+    """Whether a file below the root, or a folder that holds it, is a symbolic link: its bytes may be anybody's."""
+    return any((root / part).is_symlink() for part in (name, *PurePosixPath(name).parents[:-1]))
+
+
 def gather(root, contents):
     """({name: bytes} of all files that match a pattern or go into each supplement, patterns that match none)."""
     found, empty = set(EACH), []
     for pattern in [pattern for entry in contents for pattern in entry["files"]]:
-        names = {path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()}
+        paths = [path for path in root.glob(pattern) if path.is_file() or path.is_symlink()]
+        names = {path.relative_to(root).as_posix() for path in paths}
         found |= names
         empty += [] if names else [pattern]
     if findings := name_findings(found):
         raise InputError(f"{root}: not every system can hold these files: {'; '.join(findings)}")
+    if linked := [name for name in sorted(found) if is_linked(root, name)]:
+        raise InputError(f"{root}: symbolic links, or in linked folders: {', '.join(linked)}; put the files there")
     return {name: (root / name).read_bytes() for name in sorted(found)}, empty
 
 
@@ -134,9 +144,13 @@ def build(root, place, version, incomplete):
 
 
 def require_new(place, name):
-    for path in (place / name, archive_of(place, name), record_of(place, name)):
-        if path.exists() or path.is_symlink():
-            raise InputError(f"{path}: is there already; what is frozen is never overwritten. Freeze the next version")
+    """InputError when the supplement was frozen, or when a freeze was stopped before its record, which comes last."""
+    record = record_of(place, name)
+    if os.path.lexists(record):
+        raise InputError(f"{record}: is there already; what is frozen is never overwritten. Freeze the next version")
+    if left := [str(path) for path in (place / name, archive_of(place, name)) if os.path.lexists(path)]:
+        raise InputError(f"{' and '.join(left)}: there without {record}, which a freeze writes last. If a freeze was "
+                         "stopped, delete what it left and freeze again; if the record was lost, bring it back")
 
 
 def require_holds(folder):
@@ -147,7 +161,7 @@ def require_holds(folder):
 
 
 def publish(place, name, files, archive):
-    """Write the folder beside its place, check it there, and only then give it its name, the archive and the record."""
+    """Write the folder beside its place, check it there, give it its name; then write archive and, last, record."""
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place, prefix=f".{name}.") as temporary:
         folder = Path(temporary) / name

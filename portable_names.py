@@ -9,6 +9,12 @@ import re
 PART = re.compile(r"[A-Za-z0-9._+-]+")
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 LONGEST = 200  # characters of a whole path, which leaves Windows 60 for the folder that it is put in
+SHOWN = 120  # characters of a name in a finding
+
+
+def shown(name):
+    """The name as a finding shows it: quoted, escaped, and cut when it is long."""
+    return repr(name if len(name) <= SHOWN else f"{name[:SHOWN]}...")
 
 
 def _part_fault(part):
@@ -42,17 +48,20 @@ def _parents(name):
 def name_findings(files, folders=()):
     """Every way in which relative paths with / cannot stand side by side in one folder of any system.
 
-    `files` and `folders` are iterables of str in which a path may stand more than once, which is a finding too.
+    `files` and `folders` are iterables of str in which a path may stand more than once, which is a finding too. While
+    a path has a fault of its own, only such faults are named: the parents of one too long could fill the memory.
     """
     files, folders = list(files), list(folders)
     named = sorted([*files, *folders])
-    findings = [f"{name!r}: {fault}" for name in sorted(set(named)) if (fault := _path_fault(name))]
-    findings += [f"{name!r}: stands twice" for name, after in zip(named, named[1:]) if name == after]
+    findings = [f"{shown(name)}: {fault}" for name in sorted(set(named)) if (fault := _path_fault(name))]
+    if findings:
+        return findings
+    findings = [f"{shown(name)}: stands twice" for name, after in zip(named, named[1:]) if name == after]
     parents = set(folders).union(*map(_parents, named))
-    findings += [f"{name!r}: both a file and a folder" for name in sorted(parents.intersection(files))]
+    findings += [f"{shown(name)}: both a file and a folder" for name in sorted(parents.intersection(files))]
     spelled = {}
     for name in sorted(parents.union(files)):
         first = spelled.setdefault(name.lower(), name)
         if first != name:
-            findings.append(f"{name!r}: differs only in case from {first!r}")
+            findings.append(f"{shown(name)}: differs only in case from {shown(first)}")
     return findings

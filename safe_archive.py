@@ -9,7 +9,7 @@ import io
 import tarfile
 import zlib
 
-from portable_names import name_findings
+from portable_names import name_findings, shown
 
 SHOWN = 10  # findings
 
@@ -51,6 +51,8 @@ def _members(tar, most):
         with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:
             for member in archive:
                 members.append(member)
+                if archive.pax_headers:  # tarfile keeps a copy of it with each member
+                    raise Unsafe("it has a global header, which no supplement needs")
                 if len(members) > most:
                     raise Unsafe(f"it has over {most:,} members")
             end = archive.offset
@@ -68,13 +70,13 @@ def _is_plain(member):
 def _findings(members):
     plain = [member.name for member in members if _is_plain(member)]
     folders = [member.name for member in members if member.isdir()]
-    findings = [f"{member.name!r}: a link, device or sparse file" for member in members
+    findings = [f"{shown(member.name)}: a link, device or sparse file" for member in members
                 if not _is_plain(member) and not member.isdir()]
-    findings += [f"{member.name!r}: {member.size} bytes" for member in members if member.size < 0]
+    findings += [f"{shown(member.name)}: {member.size} bytes" for member in members if member.size < 0]
     findings += name_findings(plain, folders)
     tops = sorted({member.name.split("/")[0] for member in members})
     if len(tops) != 1 or tops[0] in plain:
-        findings.append(f"expected one folder that holds all files, found {tops[:SHOWN]}")
+        findings.append(f"expected one folder that holds all files, found [{', '.join(map(shown, tops[:SHOWN]))}]")
     return findings
 
 

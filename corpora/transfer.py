@@ -9,7 +9,7 @@ from typing import NamedTuple
 from evidence import InputError, sha256_file, write_atomic
 
 CHUNK_BYTES = 1 << 14  # small, because a chunk cut short is lost
-CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+CONTENT_RANGE = re.compile("bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})")
 
 
 class Patience(NamedTuple):
@@ -38,13 +38,19 @@ class Interrupted(Exception):
         self.wait = wait
 
 
+def _whole_number(text):
+    """An int of ASCII digits, not too many to be meant; else None."""
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
+
+
 def _retry_after(response):
     value = response.headers.get("Retry-After", "").strip()
-    if value.isdigit():
-        return float(value)
+    seconds = _whole_number(value)
+    if seconds is not None:
+        return float(seconds)
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
@@ -72,8 +78,7 @@ def _expected_span(url, response, asked):
             raise Interrupted(f"asked for bytes {asked} to the end, the answer says Content-Range {found!r}")
         return asked, int(span[3])
     if status == 200:
-        length = response.headers.get("Content-Length", "")
-        return 0, int(length) if length.isdigit() else None
+        return 0, _whole_number(response.headers.get("Content-Length", ""))
     if status in (408, 416, 425, 429) or status >= 500:
         raise Interrupted(f"HTTP status {status}", _retry_after(response))
     raise InputError(f"{url}: HTTP status {status} {response.reason}; check the address")

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import fetch_supplement
+import pytest
 from corpora.transfer import CHUNK_BYTES
+from evidence import InputError
 from tiny_supplement import BUNDLE, EXPECTED, arguments, content_of, names_in, published  # noqa: F401, a fixture
 from troubled_server import server  # noqa: F401, a fixture
 
@@ -79,3 +81,22 @@ def test_a_disk_that_fills_up_while_files_are_written_leaves_nothing(tmp_path):
     error = process.communicate()[1]
     assert process.returncode == 2 and f"{tmp_path / 'out'}: File too large; make room" in error
     assert names_in(tmp_path) == ["a.tar.gz"]
+
+
+@pytest.mark.parametrize("mine", [{}, {"mine": b"mine"}])
+def test_a_folder_that_appears_meanwhile_is_replaced_only_when_it_is_empty(tmp_path, monkeypatch, mine):
+    (tmp_path / "a.tar.gz").write_bytes(BUNDLE)
+    write, out = fetch_supplement.write_files, tmp_path / "out"
+
+    def write_while(files, folder):
+        write(files, folder)
+        out.mkdir()
+        write(mine, out)
+
+    monkeypatch.setattr(fetch_supplement, "write_files", write_while)
+    if mine:
+        with pytest.raises(InputError, match="out: Directory not empty; .*choose another --out"):
+            fetch_supplement.main(arguments(tmp_path / "a.tar.gz", out))
+    else:
+        assert fetch_supplement.main(arguments(tmp_path / "a.tar.gz", out)) == 0
+    assert content_of(out) == (mine or EXPECTED) and names_in(tmp_path) == ["a.tar.gz", "out"]

@@ -117,6 +117,30 @@ def test_the_default_bounds_take_25_million_bytes_and_no_more_than_32(published,
             fetch_supplement.main(arguments(folder / "big", folder / "other", sha256(data)))
 
 
+def without(modules, folder, source, terminal=False):
+    """The finished process of a fetch to folder/out where these modules are not installed."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules.update(dict.fromkeys({modules}))\n"
+    code += "sys.stderr.isatty = lambda: True\n" if terminal else ""
+    code += "import evidence, fetch_supplement; sys.exit(evidence.run_script(fetch_supplement.main))"
+    command = [sys.executable, "-c", code, *arguments(source, folder / "out")]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_without_requests_an_address_is_exit_code_2_and_says_what_helps(published):
+    server, folder = published
+    done = without(["requests"], folder, f"{server.url}/v1.tar.gz")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and server.requests == [] and names_in(folder) == []
+    assert "python -m pip install requests, or download the archive yourself and give the file" in done.stderr
+    (folder / "out.tar.gz").write_bytes(BUNDLE)
+    assert without(["requests"], folder, f"{server.url}/v1.tar.gz").returncode == 0
+
+
+def test_without_tqdm_a_terminal_gets_lines(published):
+    server, folder = published
+    assert without(["tqdm"], folder, f"{server.url}/v1.tar.gz", terminal=True).returncode == 0
+    assert content_of(folder / "out") == EXPECTED
+
+
 # ------------------------------------------------------------------------------------------- a file
 
 

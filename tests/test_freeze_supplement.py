@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -207,14 +208,44 @@ def refused(root, match, *arguments):
     assert tree(root) == before
 
 
-@pytest.mark.parametrize("kept", ["supplement_v1", "dist", "manifests/supplement_v1.sha256"])
-def test_what_is_frozen_is_not_overwritten(repository, kept):
+@pytest.mark.parametrize("kept, match", [
+    ("supplement_v1", "supplement_v1: there without .*supplement_v1.sha256, .* delete what it left .* bring it back"),
+    ("dist", "supplement_v1.tar.gz: there without"), ("manifests/supplement_v1.sha256", "never overwritten"),
+])
+def test_what_is_frozen_is_not_overwritten(repository, kept, match):
     freeze(repository)
     for path in ("supplement_v1", "dist", "manifests/supplement_v1.sha256"):
         if path != kept:
             place = repository / path
             shutil.rmtree(place) if place.is_dir() else place.unlink()
-    refused(repository, "never overwritten")
+    refused(repository, match)
+
+
+@pytest.mark.parametrize("last, left", [
+    ("supplement_v1.tar.gz", ["supplement_v1"]),
+    ("supplement_v1.sha256", ["supplement_v1", "dist/supplement_v1.tar.gz"]),
+])
+def test_what_a_killed_freeze_left_is_named_and_once_deleted_the_next_call_freezes(repository, last, left, tmp_path):
+    freeze(repository, "v1", "--out", tmp_path / "undisturbed")
+    code = (f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import freeze_supplement; "
+            "write = freeze_supplement.write_atomic\n"
+            f"def write_until(path, data): os.kill(os.getpid(), 9) if path.name == {last!r} else write(path, data)\n"
+            "freeze_supplement.write_atomic = write_until; freeze_supplement.main(sys.argv[1:])")
+    done = subprocess.run([sys.executable, "-c", code, "v1", "--root", repository], stdout=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+    named = " and ".join(str(repository / name) for name in left)
+    refused(repository, f"{named}: there without .*, delete what it left")
+    for path in [repository / name for name in left]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert freeze(repository) == 0 and archive(repository) == archive(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("name, target", [
+    ("loaders/two.py", "one.py"), ("loaders/gone.py", "nowhere"), ("research/b", "a"), ("LICENSE", "evidence.py")])
+def test_linked_files_are_refused_by_name(repository, name, target):
+    (repository / name).unlink(missing_ok=True)
+    (repository / name).symlink_to(target)
+    refused(repository, f"symbolic links, or in linked folders: {name}(/check.py, {name}/one.json)?; put")
 
 
 def test_above_25_million_bytes_is_refused_and_the_largest_files_are_named(repository, monkeypatch):

@@ -53,6 +53,8 @@ def test_a_dry_run_makes_every_check_and_measures_and_says_that_it_is_no_evidenc
     assert speed["targets_per_second"] == speed["targets"] / speed["seconds"] > 0 and speed["peak_bytes"] > 0
     assert speed["model_flop_utilisation"] == speed["flops_per_token"] * speed["targets_per_second"] / 1e11
     assert report["device"]["torch"] == torch.__version__
+    files = [SCRIPT, SCRIPT.with_name("gpu_agreement.py"), ROOT / "train.py", ROOT / "protocols/climbmix.json"]
+    assert {evidence.sha256_file(path) for path in files} <= {entry["sha256"] for entry in report["inputs"]}
 
 
 def test_the_speed_of_a_gpu_is_that_of_the_paper_s_shape():
@@ -156,9 +158,36 @@ def test_the_limit_ends_it_with_what_there_is(tmp_path):
     assert not report["complete"] and len(report["agreement"]) < 12
 
 
+def test_the_limit_writes_a_report_that_changes_while_it_is_copied(tmp_path, monkeypatch, capsys):
+    codes, report, path = [], {"complete": False}, tmp_path / "report.json"
+
+    class Agreement(list):
+        def __deepcopy__(self, memo):
+            report["seconds"] = 1  # as the main thread may, between any two items
+
+    report["agreement"] = Agreement(["an entry"])
+    monkeypatch.setattr(gpu_check.os, "_exit", codes.append)
+    gpu_check.end_in_time(0, report, path).join(60)
+    assert codes == [2] and f"what there is: {path}" in capsys.readouterr().err
+    assert evidence.read_json(path) == {"agreement": ["an entry"], "complete": False}
+
+
+def test_the_limit_says_why_it_could_not_write(tmp_path, monkeypatch, capsys):
+    codes = []
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(gpu_check.os, "_exit", codes.append)
+    gpu_check.end_in_time(0, {"agreement": []}, tmp_path / "file/report.json").join(60)
+    said = capsys.readouterr().err
+    assert codes == [2] and "not finished in 0 s" in said and "file" in said.splitlines()[-1] and "Error" in said
+
+
 @pytest.mark.parametrize("name, peak", [
     ("NVIDIA H200", 989.4), ("NVIDIA H100 PCIe", 756), ("NVIDIA H100 80GB HBM3", 989.4), ("NVIDIA L40S", 362),
     ("NVIDIA L4", 121), ("NVIDIA A100-SXM4-80GB", 312), ("NVIDIA GeForce RTX 4090", 165.2), ("cpu", None),
-    ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", None), ("NVIDIA L40", None)])
+    ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", None), ("NVIDIA L40", None),
+    ("NVIDIA H200 NVL", 835), ("NVIDIA H100 NVL", 835), ("NVIDIA GH200 480GB", 989.4), ("NVIDIA A100-PCIE-40GB", 312),
+    ("NVIDIA A100 80GB PCIe", 312), ("A100-SXM4-40GB", 312), ("NVIDIA GeForce RTX 4090 D", None),
+    ("NVIDIA GeForce RTX 4090 Laptop GPU", None), ("NVIDIA GeForce RTX 3090 Ti", None),
+    ("NVIDIA GB200", None), ("NVIDIA H20", None)])
 def test_the_peak_is_of_the_device_that_is_named(name, peak):
     assert gpu_check.known_peak(name) == peak

@@ -1,6 +1,7 @@
 """Names that some system cannot hold, or not side by side, are found, each by its own cause; sound ones are not."""
 
 import re
+import tracemalloc
 from pathlib import PureWindowsPath
 
 import pytest
@@ -21,11 +22,25 @@ def test_every_list_in_the_repository_is_portable():
     ("a//b", "unsafe path"), ("./a", "unsafe path"), ("a/", "unsafe path"), ("-", "a dash"), ("d/-x", "a dash"),
     ("a.", "a dot"), ("a..", "a dot"), ("d./a", "a dot"),
     ("d/aux.json", "a device"), ("Lpt9", "a device"), ("C:a", "characters"), ("a b", "characters"),
-    ("a\n", "characters"), ("\ufeffa", "characters"), ("ß", "characters"), ("a/" * 100 + "b", "201 characters"),
+    ("a\n", "characters"), ("\ufeffa", "characters"), ("ß", "characters"), ("/" + "a" * 119, "it is absolute"),
 ])
 def test_a_name_that_some_system_cannot_hold_has_one_finding(name, fault):
     findings = name_findings([name])
     assert len(findings) == 1 and findings[0].startswith(f"{name!r}: ") and fault in findings[0]
+
+
+def test_a_name_that_is_too_long_is_shown_by_its_beginning():
+    assert name_findings(["a/" * 100 + "b"]) == [f"'{'a/' * 60}...': 201 characters, over 200"]
+
+
+def test_a_name_of_very_many_parts_costs_no_more_memory_than_itself():
+    """All its parents together would have 400 million characters."""
+    name = "a/" * 20_000 + "a"
+    tracemalloc.start()
+    findings = name_findings([name, "b"], ["c"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(findings) == 1 and "40001 characters, over 200" in findings[0] and peak < 10**6
 
 
 @pytest.mark.parametrize("files, folders, findings", [

@@ -8,6 +8,7 @@ import io
 import random
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 
 import fetch_supplement
@@ -98,10 +99,10 @@ def test_many_findings_are_named_up_to_ten_and_counted():
 # --------------------------------------------------------------------------------------------- bombs
 
 
-def pax_header(keys, size=None):
+def pax_header(keys, size=None, kind=tarfile.XHDTYPE):
     """A PAX header block that says `keys`, or one that only declares `size` bytes."""
     body = keys.encode()
-    info = member("x", body, tarfile.XHDTYPE)[0]
+    info = member("x", body, kind)[0]
     info.size = len(body) if size is None else size
     return info.tobuf(tarfile.USTAR_FORMAT) + body + b"\0" * (-len(body) % 512)
 
@@ -112,11 +113,20 @@ def pax_header(keys, size=None):
     ("a huge header", pax_header("", 3 * MB) + bytes(3 * MB), "unpacks to over 2,000,000 bytes"),
     ("many members", make_tar(named(*map(str, range(51)))), "over 50 members"),
     ("a size that is not there", make_tar(named("x"))[:512 + 512].replace(b"00000000001\0", b"77777777777\0"), "tar"),
+    ("a name of many parts", make_tar([member(f"{TOP}/{'a/' * 20_000}x", b"x")]), "40015 characters, over 200"),
+    ("names without end", make_tar([member("n" * 500_000), member("m" * 500_000, kind=tarfile.FIFOTYPE)]), "over 200"),
+    ("a header copied to every member", pax_header("".join(f"13 k{n:06}=v\n" for n in range(50_000)), None,
+     tarfile.XGLTYPE) + make_tar(named(*map(str, range(49)))), "it has a global header"),
     ("a chain of headers", pax_header("12 path=a/x\n") * 1500 + make_tar(named("x")), "not a readable tar"),
 ])
-def test_a_bomb_is_refused_by_the_bound_that_it_breaks(tmp_path, monkeypatch, capsys, name, tar, reason):
-    printed = fetched(tmp_path, gzip.compress(tar, 1), monkeypatch, capsys, "--folder-mb", "2", "--members", "50")
-    assert reason in printed
+def test_a_bomb_is_refused_by_the_bound_that_it_breaks_in_little_memory_and_few_words(
+        tmp_path, monkeypatch, capsys, name, tar, reason):
+    data = gzip.compress(tar, 1)
+    tracemalloc.start()
+    printed = fetched(tmp_path, data, monkeypatch, capsys, "--folder-mb", "2", "--members", "50")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reason in printed and len(printed) < 2500 and peak < 32 * MB
 
 
 def test_a_member_that_points_back_to_itself_ends_by_the_bound_on_members():

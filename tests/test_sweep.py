@@ -43,6 +43,22 @@ def test_candidates_are_no_study(tmp_path):
         sweep.read_sweep(tmp_path / "candidates.json")
 
 
+@pytest.mark.parametrize("updates", [1, 0, -1, 2.0, "10", True, None])
+def test_a_rate_needs_two_updates_of_calibration(tmp_path, updates):
+    path = tmp_path / "candidates.json"
+    write_json(path, SETTINGS | {"calibration_updates": updates})
+    with pytest.raises(InputError, match=f"candidates.json: calibration_updates: expected 2 or more, found {updates!r}"):
+        sweep.read_sweep(path)
+    write_json(path, SETTINGS | {"calibration_updates": 2})
+    assert sweep.read_sweep(path)["calibration_updates"] == 2
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1"])
+def test_no_jobs_are_refused(jobs):
+    with pytest.raises(InputError, match=f"--jobs: expected 1 or more, found {jobs}"):
+        sweep.main(["--study", "wheels", "--jobs", jobs])
+
+
 def test_the_rate_is_that_of_the_second_half_so_that_the_start_does_not_count(tmp_path):
     seconds = [9.0, 9.5, 10.0, 10.5, 11.5, 12.5]  # the last three updates take 0.5, 1 and 1 s
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"seconds": value}) + "\n" for value in seconds))

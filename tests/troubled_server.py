@@ -46,6 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         server.requests.append((self.path, asked, time.monotonic()))
         mood = server.plan.pop(0) if len(server.plan) > 1 else server.plan[0]
         content = server.files.get(self.path.lstrip("/"), CONTENT)
+        if isinstance(mood, tuple):  # a status, and headers that may say anything
+            return self.answer(mood[0], content, mood[1], "unsized")
         if isinstance(mood, int):
             return self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
         if mood == "redirect":

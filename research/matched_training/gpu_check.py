@@ -15,12 +15,12 @@ Speed: train.py's own loop, loader and optimizer, of the rows of a synthetic cor
 
 import argparse
 import contextlib
-import copy
 import os
 import re
 import sys
 import threading
 import time
+import traceback
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,17 +29,19 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from devices import child_environment, choose_device  # noqa: E402
+from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import InputError, freeze_json, input_list, run_script, write_json  # noqa: E402
 from protocol import find_protocol  # noqa: E402
 
 # Dense bfloat16 TFLOP/s as the vendor's data sheets state them, without sparsity. The first name found counts.
-PEAK_TFLOPS = {"B200": 2250, "H200": 989.4, "GH200": 989.4, "H100 NVL": 835, "H100 PCIe": 756, "H100": 989.4,
-               "A100": 312, "L40S": 362, "L4": 121, "RTX 4090": 165.2, "RTX 3090": 71}
+PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989.4, "GH200": 989.4, "H100 NVL": 835, "H100 PCIe": 756,
+               "H100": 989.4, "A100": 312, "L40S": 362, "L4": 121, "RTX 4090": 165.2, "RTX 3090": 71}
+BUILD = "([ -](SXM[0-9]?|PCIe|[0-9]+GB|HBM[0-9]e?))*"  # what may follow the name of a device of that peak
 WARM_UP, TIMED, SMALLEST = 3, 10, 8
 TINY = {"model": {"layers": 2, "width": 64, "heads": 2, "gate_channels": 8}, "context": 64, "vocabulary": 512,
         "training": {"microbatch": 4, "accumulation": 2, "logit_chunk": 64}}
-CODE = ("train.py", "loaders/rows.py", "loaders/batches.py", "loaders/best_fit_crop.py", "loaders/accounting.py")
+CODE = ("train.py", "loaders/rows.py", "loaders/batches.py", "loaders/best_fit_crop.py", "loaders/accounting.py",
+        "research/matched_training/gpu_check.py", "research/matched_training/gpu_agreement.py")
 
 # ---------------------------------------------------------------------------------------- throughput
 
@@ -138,10 +140,9 @@ def measure_speed(protocol, device, peak_tflops, report):
 
 
 def known_peak(name):
-    """Dense bfloat16 TFLOP/s of a device by its name; None when it is not in the table, or a slice of a GPU."""
-    if "MIG" in name:
-        return None
-    return next((peak for known, peak in PEAK_TFLOPS.items() if re.search(rf"\b{known}\b", name)), None)
+    """Dense bfloat16 TFLOP/s of a device by its whole name; None for others: a slice of a GPU, a "Ti", a laptop's."""
+    return next((peak for known, peak in PEAK_TFLOPS.items()
+                 if re.fullmatch(f"(NVIDIA )?(GeForce )?{known}{BUILD}", name, re.IGNORECASE)), None)
 
 
 def device_facts(device):
@@ -155,11 +156,17 @@ def device_facts(device):
 
 
 def end_in_time(limit, report, path):
-    """A started timer that ends this process with what the report has, whatever the main thread waits for."""
+    """A started timer that ends this process with what the report has, whatever the main thread waits for.
+
+    The main thread adds to the report and to its list, and never changes what is in them: copies of the two suffice.
+    """
     def expire():
+        print(f"gpu_check.py: not finished in {limit} s", file=sys.stderr, flush=True)
         try:
-            write_json(path, copy.deepcopy(report))
-            print(f"gpu_check.py: not finished in {limit} s; what there is: {path}", file=sys.stderr, flush=True)
+            write_json(path, {**report, "agreement": list(report["agreement"])})
+            print(f"what there is: {path}", file=sys.stderr, flush=True)
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(2)
 
@@ -203,8 +210,7 @@ def make_checks(protocol, device, peak_tflops, report):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", action="append", default=[], metavar="INDEX_OR_UUID", help="the one GPU to check")
-    parser.add_argument("--device", choices=["cpu"], help="dry run")
+    add_device_arguments(parser)
     parser.add_argument("--peak-tflops", type=float, metavar="N", help="dense bfloat16 peak, if the table lacks it")
     parser.add_argument("--limit", type=float, default=450, metavar="S", help="seconds for everything (default: 450)")
     parser.add_argument("--out", type=Path, default=ROOT / "runs/gpu_check", metavar="DIR", help="of the report")
@@ -213,7 +219,7 @@ def main(argv=None):
     if options.freeze and options.device:
         raise InputError("--freeze: a dry run on the CPU is no evidence of a GPU; name one with --gpu")
     began = time.monotonic()
-    os.environ.update(child_environment(choose_device(options.device, options.gpu)))
+    reserve_device(options)
     protocol, path = find_protocol("climbmix", ROOT / "protocols")
     report = {"complete": False, "dry_run": bool(options.device), "agreement": [], "throughput": None}
     import torch

@@ -12,6 +12,14 @@ from evidence import InputError, canonical_json, first_difference, read_json, re
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
+def _is_time(text):
+    """Whether it is spelled as utc_now does: strptime also takes 2026-1-1T0:0:0Z, which sorts elsewhere."""
+    try:
+        return datetime.strptime(text, TIME).strftime(TIME) == text
+    except (TypeError, ValueError):
+        return False
+
+
 def utc_now():
     """The time in UTC to the second, as text whose order is the order in time."""
     return datetime.now(timezone.utc).strftime(TIME)
@@ -35,11 +43,8 @@ def read_sealed(path, make_it):
     if found != record["sha256"]:
         raise InputError(f"{path}: edited after it was sealed: its sha256 says {record['sha256']}, its content and "
                          f"time give {found}")
-    try:
-        datetime.strptime(record["sealed_at"], TIME)
-    except (TypeError, ValueError):
-        found = record["sealed_at"]
-        raise InputError(f"{path}: sealed_at: expected a time like {utc_now()}, found {found!r}") from None
+    if not _is_time(record["sealed_at"]):
+        raise InputError(f"{path}: sealed_at: expected a time like {utc_now()}, found {record['sealed_at']!r}")
     if record["sealed_at"] > (now := utc_now()):
         raise InputError(f"{path}: post-dated: sealed at {record['sealed_at']}, but now it is {now}")
     return record

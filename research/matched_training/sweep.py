@@ -43,6 +43,9 @@ def read_sweep(path):
     require_keys(sweep, KEYS, path)
     for number, candidate in enumerate(sweep["candidates"]):
         require_keys(candidate, CANDIDATE_KEYS, f"{path}: candidates[{number}]")
+    updates = sweep["calibration_updates"]
+    if type(updates) is not int or updates < 2:  # the second half of one update has no beginning
+        raise InputError(f"{path}: calibration_updates: expected 2 or more, found {updates!r}")
     return sweep
 
 
@@ -123,6 +126,8 @@ def main(argv=None):
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates side by side (default: 1)")
     parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
     options = parser.parse_args(argv)
+    if options.jobs < 1:
+        raise InputError(f"--jobs: expected 1 or more, found {options.jobs}")
     path = ROOT / "protocols" / f"candidates_{options.study}.json"
     sweep = read_sweep(path)
     base, _ = find_protocol(sweep["base"], ROOT / "protocols")

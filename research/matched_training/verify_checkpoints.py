@@ -15,7 +15,6 @@ Exit 1: a run does not. What was found is written also then, and the confirmatio
 """
 
 import argparse
-import io
 import sys
 from pathlib import Path
 
@@ -30,22 +29,15 @@ from research.matched_training.saved_runs import SavedRun, device_facts, run_nam
 from research.matched_training.sealed import write_sealed  # noqa: E402
 
 
-def array_bytes(array):
-    """The bytes of an .npy file of the array."""
-    import numpy as np
-
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 def rescore(saved):
     """(findings, facts) of a run whose files are unchanged: its saved model under its own official score."""
+    from frozen_arrays import npy_bytes
+
     forward, config = saved.forward(), saved.config
     rows = config["evaluation"]["targets"] // config["packing"]["context"]
     validation = saved.train.Split(saved.data, "validation", saved.train.best_fit_crop, config, rows)
     statistics = saved.score(forward, validation.reader)
-    score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(array_bytes(statistics))
+    score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(npy_bytes(statistics))
     found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(validation.plan),
              "weights": saved.train.weights_digest(forward.model), "score": score}
     expected = {**saved.result["digests"], "score": saved.result["score"]}

@@ -1,0 +1,24 @@
+"""A sealed time has the one spelling whose order as text is the order in time; every other is refused."""
+
+import pytest
+from evidence import InputError, write_json
+from research.matched_training.sealed import read_sealed, seal_hash, write_sealed
+
+
+def sealed(path, time):
+    write_json(path, {"content": {}, "sealed_at": time, "sha256": seal_hash({}, time)})
+    return read_sealed(path, "make it")
+
+
+@pytest.mark.parametrize("time", [
+    "2026-1-1T0:0:0Z", "2026-01-01T00:00:0Z", "2026-01-01T00:00:00", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00.000Z",
+    "2026-01-01t00:00:00z", "2026-01-01T00:00:00+00:00", "999-01-01T00:00:00Z", "\u0662026-01-01T00:00:00Z", "", None, 1])
+def test_another_spelling_of_a_time_is_refused(tmp_path, time):
+    with pytest.raises(InputError, match="sealed_at: expected a time like "):
+        sealed(tmp_path / "a.json", time)
+
+
+def test_the_spelling_that_is_written_is_read(tmp_path):
+    assert sealed(tmp_path / "a.json", "2001-01-01T00:00:00Z")["sealed_at"] == "2001-01-01T00:00:00Z"
+    record = write_sealed(tmp_path / "b.json", {"value": 1}, "make it")
+    assert read_sealed(tmp_path / "b.json", "make it") == record
