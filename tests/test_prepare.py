@@ -130,10 +130,11 @@ def test_an_interrupted_part_leaves_no_half_result(tmp_path, monkeypatch):
 @pytest.mark.parametrize("texts, message", [
     ([], "0 documents"), (["only one"], "1 documents"), (["", ""], "too little text"),
     (["words " * 50 + "".join(map(chr, range(40, 900))), ""], "without a single token")])
-def test_a_corpus_with_nothing_to_read_is_refused(tmp_path, texts, message):
+def test_a_corpus_with_nothing_to_read_is_refused_and_leaves_no_unfinished_part(tmp_path, texts, message):
+    """Whichever part cannot be built: the corpus, the tokenizer or the tokens."""
     with pytest.raises(InputError, match=message):
         prepare.prepare(spec_of(tmp_path, texts), tmp_path, {}, 1)
-    assert not (tmp_path / "tiny/prepared.json").exists()
+    assert not (tmp_path / "tiny/prepared.json").exists() and not list((tmp_path / "tiny").glob("*.partial"))
 
 
 # --------------------------------------------------------------------------------------------- command
