@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, sha256_bytes, sha256_file
-from protocol import find_protocol
+from protocol import find_protocol, require_prepared
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
@@ -64,8 +64,7 @@ def read_study(name, data):
     """(protocol, data directory, path of the protocol) of a study in protocols/, or of the path of a protocol."""
     protocol, path = find_protocol(name, ROOT / "protocols")
     directory = data / protocol["study"]
-    if not (directory / "prepared.json").exists():
-        raise InputError(f"{directory}: not prepared; run python prepare.py --study {protocol['study']} first")
+    require_prepared(directory / "prepared.json", protocol["study"])
     return protocol, directory, path
 
 
