@@ -24,7 +24,7 @@ from pathlib import Path
 from evidence import (
     canonical_json, format_manifest, read_json, require_digest, run_script, sha256_bytes, sha256_file, write_atomic,
 )
-from protocol import DIGEST, check_protocol, require
+from protocol import DIGEST, check_protocol, require, require_prepared
 
 ROOT = Path(__file__).resolve().parent
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
@@ -65,7 +65,7 @@ def shared_files(root, loaders):
 def prepared_data(directory, tokenizer, study):
     """({relative path: sha256} of what a run reads, BOS id) of a prepared study whose tokenizer is the protocol's."""
     path, tokenizer_path = directory / "prepared.json", directory / "tokenizer/tokenizer.json"
-    require(path.is_file(), path, f"missing; run `python prepare.py --study {study}` first")
+    require_prepared(path, study)
     prepared = read_json(path)
     files = prepared.get("files") if isinstance(prepared, dict) else None
     missing = [name for name in DATA_FILES if not isinstance(files, dict) or not DIGEST.holds(files.get(name))]

@@ -132,6 +132,17 @@ def check_protocol(protocol, where):
     _check_relations(protocol, where)
 
 
+def require_prepared(path, study):
+    """InputError saying how to prepare a study unless `path`, which prepare.py writes for it, is there.
+
+    A protocol does not say whether its own corpus is read or a user's text: both commands are named.
+    """
+    require(path.exists(), path,
+            f"missing; run `python prepare.py --study {study}` (or the protocol's path) for the protocol's corpus, or "
+            f"`python prepare.py --input FILES --name {study} --vocabulary N` for text of your own, while no "
+            f"protocols/{study}.json is there")
+
+
 def study_protocols(folder):
     """The protocols of studies in `folder`; the rest say what else is done with a study (evaluation_*, candidates_*)."""
     return [path for path in sorted(folder.glob("*.json")) if not path.stem.startswith(("evaluation_", "candidates_"))]

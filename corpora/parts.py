@@ -25,8 +25,8 @@ def alone(path):
 def make_part(directory, part, inputs, build, resumable=False):
     """The record {"inputs", "facts", "files": {path: SHA-256}} of directory/part, built only when it must be.
 
-    `build(folder)` writes the files and returns the facts. It works in `part.partial`, renamed when whole; a resumable
-    part keeps what an interrupted run left there.
+    `build(folder)` writes the files and returns the facts. It works in `part.partial`, renamed when whole and removed
+    when the build fails; a resumable part keeps what an interrupted run left there.
     """
     target, staged, inputs = directory / part, directory / f"{part}.partial", inputs | {"layout": LAYOUT}
     if record := _reusable(target, inputs):
@@ -39,7 +39,12 @@ def make_part(directory, part, inputs, build, resumable=False):
         shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True, exist_ok=True)
     (staged / "part.json").unlink(missing_ok=True)
-    facts = build(staged)
+    try:
+        facts = build(staged)
+    except BaseException:
+        if not resumable:
+            shutil.rmtree(staged, ignore_errors=True)
+        raise
     record = {"inputs": inputs, "facts": facts, "files": {p.name: _settled_digest(p) for p in sorted(staged.iterdir())}}
     write_json(staged / "part.json", record)
     shutil.rmtree(target, ignore_errors=True)

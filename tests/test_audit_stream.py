@@ -10,6 +10,7 @@ import audited_study
 import numpy as np
 import pytest
 
+import audit_inputs
 import audit_stream
 import streams
 from evidence import InputError, read_json, write_json
@@ -218,6 +219,28 @@ def test_hostile_lengths_are_refused_by_name(tmp_path, values, message, monkeypa
     np.save(tmp_path / "bad.npy", values, allow_pickle=True)
     code, said = ended(monkeypatch, capsys, "--lengths", tmp_path / "bad.npy", "--out", tmp_path / "out")
     assert code == 2 and "bad.npy: " in said and message in said and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option, count", [("--passes", 10**9), ("--targets", 10**15), ("--rows", 10**13)])
+@pytest.mark.parametrize("ranks", [1, 8])
+def test_a_horizon_beyond_memory_is_refused_before_it_is_planned(option, count, ranks, tmp_path, lengths, monkeypatch):
+    monkeypatch.setattr(streams.Packing, "plan", lambda *_: pytest.fail("planned"))
+    with pytest.raises(InputError, match=f"{option} {count}: about .* segments, .* GiB of memory"):
+        run(None, *user(lengths, tmp_path / "out", option, count, "--ranks", ranks))
+
+
+@pytest.mark.parametrize("option, count", [("--passes", 4), ("--targets", 30_000), ("--rows", 600)])
+def test_a_horizon_is_refused_from_the_memory_on_that_its_segments_take(option, count, tmp_path, capsys, monkeypatch):
+    """Worked by hand: 600 documents, of 5 and of 20 tokens in turn, and 12.5 tokens a segment."""
+    np.save(tmp_path / "two.npy", np.tile([5, 20], 300))
+    tokens = {"--passes": 4 * 7500, "--targets": 30_000, "--rows": 600 * 65}[option]
+    arguments = user(tmp_path / "two.npy", tmp_path / "out", option, count)
+    memory = {"SC_PHYS_PAGES": tokens * 2 // 25, "SC_PAGE_SIZE": audit_inputs.SEGMENT_BYTES}
+    monkeypatch.setattr(audit_inputs.os, "sysconf", memory.get)
+    assert run(capsys, *arguments)[0] == 0
+    memory["SC_PHYS_PAGES"] -= 1
+    with pytest.raises(InputError, match=f"{option} {count}: about {tokens * 2 // 25:,} segments"):
+        run(capsys, *arguments)
 
 
 @pytest.mark.parametrize("arguments, message", [

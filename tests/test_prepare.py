@@ -5,6 +5,8 @@ Also: what changed is rebuilt by name, a frozen list of hashes is a closed world
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import prepare
 from corpora.parts import alone
 from corpora.tokenizer import load_encoding
 from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
+from protocol import require_prepared
 from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
@@ -130,10 +133,11 @@ def test_an_interrupted_part_leaves_no_half_result(tmp_path, monkeypatch):
 @pytest.mark.parametrize("texts, message", [
     ([], "0 documents"), (["only one"], "1 documents"), (["", ""], "too little text"),
     (["words " * 50 + "".join(map(chr, range(40, 900))), ""], "without a single token")])
-def test_a_corpus_with_nothing_to_read_is_refused(tmp_path, texts, message):
+def test_a_corpus_with_nothing_to_read_is_refused_and_leaves_no_unfinished_part(tmp_path, texts, message):
+    """Whichever part cannot be built: the corpus, the tokenizer or the tokens."""
     with pytest.raises(InputError, match=message):
         prepare.prepare(spec_of(tmp_path, texts), tmp_path, {}, 1)
-    assert not (tmp_path / "tiny/prepared.json").exists()
+    assert not (tmp_path / "tiny/prepared.json").exists() and not list((tmp_path / "tiny").glob("*.partial"))
 
 
 # --------------------------------------------------------------------------------------------- command
@@ -151,6 +155,30 @@ def repository(tmp_path, monkeypatch):
 
 def command(repository, *arguments):
     return run_script(prepare.main, [*map(str, arguments), "--data", str(repository / "data"), "--workers", "1"])
+
+
+def test_what_an_error_says_to_run_is_taken_with_and_without_a_corpus_to_download(repository):
+    """The first command where protocols/mine.json is there, the second, for one's own text, where it is not."""
+    with pytest.raises(InputError) as caught:
+        require_prepared(repository / "data/mine/prepared.json", "mine")
+    words = str(caught.value).replace("FILES", str(repository / "own.jsonl")).replace(" N`", " 300`")
+    study, own = (found.split() for found in re.findall("`python prepare.py ([^`]+)`", words))
+    assert prepare.own_spec(prepare.parse_arguments(own))["name"] == "mine"
+    (repository / "protocols/mine.json").write_text(json.dumps(CLIMBMIX | {"study": "mine"}))
+    assert prepare.read_protocol(prepare.parse_arguments(study).study)["name"] == "mine"
+    with pytest.raises(InputError, match="a study has this name"):
+        prepare.own_spec(prepare.parse_arguments(own))
+
+
+@pytest.mark.parametrize("script", ["generate_runs.py", "research/source_exclusion/audit_stream.py"])
+def test_a_study_of_ones_own_that_is_not_prepared_is_told_how(script, tmp_path):
+    """By scripts that take a protocol outside protocols/."""
+    protocol, root = tmp_path / "mine.json", Path(prepare.__file__).parent
+    protocol.write_text(json.dumps(CLIMBMIX | {"study": "mine"}))
+    arguments = [protocol] if script == "generate_runs.py" else ["--study", protocol]
+    command = [sys.executable, root / script, *arguments, "--data", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "prepare.py --input FILES --name mine" in done.stderr
 
 
 def tiny_study(repository, vocabulary=300):

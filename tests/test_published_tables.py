@@ -1,6 +1,8 @@
 """The paper's printed numbers: each is held by the relations that read it, and the lists of what is not are exact."""
 
+import functools
 import json
+import operator
 import random
 import re
 import shutil
@@ -230,12 +232,45 @@ def test_formulas_use_every_value_a_printed_number_may_stand_for(claim, holds):
 
 @pytest.mark.parametrize("change, message", [
     ({"version": 1}, "version: expected that of the file's name, found 1"),
-    ({"identifiers": {"peer_time": 7}}, "identifiers.peer_time: expected a printed string, found 7")])
+    ({"identifiers": {"peer_time": 7}}, "identifiers.peer_time: expected a text that is not empty, found 7")])
 def test_a_file_of_another_version_and_identifiers_that_are_no_text_are_refused(copied, change, message):
     """Neither passes unread."""
     edit(copied, "version_2.json", lambda data: data.update(change))
-    with pytest.raises(InputError, match=f"version_2.json: {message}"):
+    with pytest.raises(InputError, match=f"version_2.json[:.] ?{message}"):
         verifier.main(["--data", str(copied)])
+
+
+FREE_KEYS = {"groups": "group", "values": "name", "name": "name", "identifiers": "name", "each": "name"}
+
+
+def places(value, path=(), kind=("file",)):
+    """{kind of place: the first path of it} of all values inside a JSON value; what is freely named is of one kind."""
+    found = {kind: path} if path else {}
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        step = "entry" if isinstance(value, list) else FREE_KEYS.get(kind[-1], key)
+        found = places(item, (*path, key), (*kind, step)) | found
+    return found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_value_of_another_type_is_refused_by_file_and_key(copied, name):
+    """In every kind of place of relations.json and version_*.json, a value of each other JSON type."""
+    whole, tried = json.loads((copied / name).read_text()), 0
+    for path in places(whole).values():
+        data = json.loads((copied / name).read_text())
+        *above, last = path
+        holder = functools.reduce(operator.getitem, above, data)
+        right = holder[last]
+        for wrong in ("text", 7, None, [7], {"key": 7}):
+            if type(wrong) is not type(right) or wrong == [7]:
+                holder[last] = wrong
+                (copied / name).write_bytes(canonical_json(data))
+                with pytest.raises(InputError) as caught:
+                    verifier.main(["--data", str(copied)])
+                assert name in str(caught.value) and next(k for k in path[::-1] if type(k) is str) in str(caught.value)
+                tried += 1
+        (copied / name).write_bytes(canonical_json(whole))
+    assert tried > 30
 
 
 @pytest.mark.parametrize("claim", ["a.x", "a.x != 1", "f(a.x) == 1", "a.x ** 2 == 1", "a.x ==", "a.q == 1", '"b.*" == 1'])

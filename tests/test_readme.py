@@ -73,3 +73,17 @@ def test_every_file_and_make_target_named_exists(page):
     assert len(scripts) > 3 and not missing
     makefile = (ROOT / "Makefile").read_text()
     assert not [target for target in re.findall(r"`?\bmake ([a-z][a-z-]+)", text) if f"\n{target}:" not in makefile]
+
+
+def test_the_citation_is_of_this_software_and_its_paper_and_invents_no_name():
+    """One entity for each, no person; title of the paper as the README has it, version and licence as in pyproject."""
+    citation, project = (ROOT / "CITATION.cff").read_text(encoding="utf-8"), (ROOT / "pyproject.toml").read_text()
+    software, paper = citation.split("references:\n")
+    title = re.search(r"of the paper \*([^*]+)\*", FLAT)[1]
+    assert f'- type: article\n    title: "{title}"\n' in paper and "type: software\n" in software
+    assert re.findall("- name: (.+)", software) == ["The contributors of this repository"]
+    assert re.findall("- name: (.+)", paper) == ["Authors not named in the text that this repository follows"]
+    assert not re.search("given-names|family-names|seed paper", citation)
+    for key in ("version", "license"):
+        stated = re.search(f'^{key} = "(.+)"$', project, re.MULTILINE)[1]
+        assert f"\n{key}: {stated}\n" in software

@@ -206,5 +206,5 @@ def test_hostile_arguments_are_refused_by_name(tmp_path, study):
         with pytest.raises(SystemExit):
             serve_repeated.main(arguments)
     (tmp_path / "data/small/prepared.json").unlink()
-    with pytest.raises(InputError, match="not prepared"):
+    with pytest.raises(InputError, match="prepared.json: missing; run"):
         serve_repeated.main(study)

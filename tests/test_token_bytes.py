@@ -223,7 +223,7 @@ def test_scores_are_carried_once_the_results_are_frozen(tmp_path, capsys):
 def test_nothing_frozen_and_nothing_prepared_are_named(tmp_path):
     with pytest.raises(evidence.InputError, match="nothing is frozen"):
         verifier.main(["--folder", str(tmp_path)])
-    with pytest.raises(evidence.InputError, match="bytes_raw.npy: missing; run python prepare.py --study demo"):
+    with pytest.raises(evidence.InputError, match="bytes_raw.npy: missing; run `python prepare.py --study demo`"):
         audit.main(["--study", "demo", "--data", str(tmp_path)])
 
 

@@ -6,8 +6,9 @@ import random
 import re
 import shutil
 
+import check_manifests
 import pytest
-from evidence import InputError, canonical_json, read_json
+from evidence import InputError, canonical_json, read_json, read_manifest
 
 from research.batch_boundaries import verify_batch_boundaries
 
@@ -145,6 +146,22 @@ def test_impossible_shares_of_a_split_are_found(folder, capsys):
         content = changed(frozen, ("groupings", *trail), more)
         assert failures(folder, "split_demo.json", content, capsys), trail
     assert failures(folder, "split_demo.json", changed(frozen, ("duplicates", "texts"), more), capsys)
+
+
+@pytest.mark.parametrize("name, trail", [
+    ("boundaries.json", ("environment", "torch")), ("boundaries.json", ("updates",)),
+    ("collators.json", ("cases", 0, "items", 0, "reason")), ("collators.json", ("versions", "trl")),
+    ("collators.json", ("cases", 0, "batches", 0, "attention_mask", 0, 0)),
+    ("split_demo.json", ("study",)), ("split_demo.json", ("groupings", "package", "examples", 0))])
+def test_what_the_manifest_alone_binds_is_bound_by_it_and_said(folder, name, trail, capsys):
+    """Descriptions that the verifier passes are what its docstring and the README say, and check_manifests names."""
+    content = changed(FROZEN[name], trail, lambda value: value + type(value)(1))
+    assert failures(folder, name, content, capsys) == []
+    listed = read_manifest(ROOT / check_manifests.FROZEN)
+    found = check_manifests.frozen_findings(listed, folder.parents[1])
+    assert any(line.startswith(f"research/batch_boundaries/{name}: changed") for line in found)
+    for text in (verify_batch_boundaries.__doc__, (HERE / "README.md").read_text()):
+        assert "manifests/frozen.sha256" in text and "alone" in text and "check_manifests.py" in text
 
 
 # ------------------------------------------------------------------------------------------ README

@@ -131,7 +131,7 @@ def test_missing_data_and_an_unknown_name_cannot_be_checked(study, tmp_path, cap
     frozen, unknown = study / "frozen/tiny.json", tmp_path / "served-tiny.json"
     shutil.copy(frozen, unknown)
     monkeypatch.setattr("sys.argv", ["verify"])
-    prepare = "prepare it with: python prepare.py --study tiny"
+    prepare = "python prepare.py --study tiny"
     for path, message in ((frozen, prepare), (unknown, "the name of a frozen file is expected")):
         arguments = [str(path), "--protocols", str(study / "protocols"), "--data", str(tmp_path)]
         assert verify_source_exclusion.run_script(verify_source_exclusion.main, arguments) == 2

@@ -6,7 +6,7 @@ import numpy as np
 
 from evidence import InputError, sha256_file
 from loaders.accounting import positive_integers
-from protocol import find_protocol
+from protocol import find_protocol, require_prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,6 @@ def study_counts(name, data, *kinds):
     """
     paths = [data / name / "train" / f"{kind}.npy" for kind in kinds]
     for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: not prepared; run python prepare.py --study {name} first")
+        require_prepared(path, name)
     inputs = [{"path": f"data/{name}/train/{path.name}", "sha256": sha256_file(path)} for path in sorted(paths)]
     return [read_counts(*pair) for pair in zip(paths, kinds)], inputs

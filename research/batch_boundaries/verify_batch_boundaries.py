@@ -4,6 +4,10 @@ Every number of the batch, cutting, target and accumulation files is derived aga
 what models, collators and corpora did, which cannot be derived, the parts must agree with each other. A number that
 does not follow, a digest that is not the manifest's and a file that no check knows exit 1, and are named.
 
+Not checked here, and bound by manifests/frozen.sha256 alone (check_manifests.py): in boundaries.json, collators.json
+and split_*.json what describes (texts, names, settings, versions); what a collator's batches hold beside input_ids and
+labels, and its counts but those of effective targets; a measured difference or a count that keeps its bounds.
+
     verify_batch_boundaries.py [FOLDER]
 
 Reads   *.json beside this file (or in FOLDER); protocols/ and manifests/ two folders up

@@ -14,6 +14,7 @@ from evidence import InputError, read_json, require_digest, require_keys
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, COUNT, ROW, arrived_documents, plan_sha256
 from loaders.rows import RowReader
+from protocol import require_prepared
 
 SECTIONS = ("confirmation", "prefix_ranking", "source_windows")
 ARRAYS = ("tokens", "lengths", "refill")
@@ -66,8 +67,7 @@ class Study:
     def data(self, name):
         """Path of a prepared file, whose SHA-256 prepared.json must name."""
         directory = self.root / "data" / self.name
-        if not (directory / "prepared.json").exists():
-            raise InputError(f"{directory}: not prepared; run: python prepare.py --study {self.name}")
+        require_prepared(directory / "prepared.json", self.name)
         path, digests = directory / name, read_json(directory / "prepared.json")["files"]
         if name not in digests:
             raise InputError(f"{directory / 'prepared.json'}: files: {name} is not listed; prepare the study again")

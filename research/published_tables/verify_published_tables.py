@@ -8,7 +8,7 @@ listed in relations.json with both sides, and this script checks that the list i
 
 Reads   version_1.json, version_2.json, relations.json beside this file
 Writes  nothing
-Needs   the standard library and evidence.py; about a second
+Needs   the standard library, evidence.py and protocol.py; about a second
 Usage   python research/published_tables/verify_published_tables.py [--data FOLDER]
 """
 
@@ -20,48 +20,72 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-from evidence import Checks, InputError, read_json, require_keys, run_script  # noqa: E402
+from evidence import Checks, InputError, read_json, run_script  # noqa: E402
 from formulas import Formula, exactly, read_printed  # noqa: E402
+from protocol import TEXT, Leaf, check_shape  # noqa: E402
 
 DIGESTS = {"sha256": 64, "commit": 40}
-KEYS = ("constants", "known_discrepancies", "only_bounded", "only_in_version_1", "relations", "uncheckable")
 
 
-def _leaves(value, path):
+def _list_of(holds):
+    return lambda value: type(value) is list and all(map(holds, value))
+
+
+def _same_word_counts(value):
+    return type(value) is dict and all(map(NOTE.holds, value.values())) and \
+        len({len(words.split()) for words in value.values()}) < 2
+
+
+# The shapes of the two kinds of file; the two lists of objects may be empty, so their entries are checked one by one.
+NOTE = Leaf("a text", lambda v: type(v) is str)
+DECIMAL = Leaf("a decimal as a text", lambda v: NOTE.holds(v) and re.fullmatch(r"\d+(\.\d+)?", v) is not None)
+NAMES = Leaf("a list of texts", _list_of(NOTE.holds))
+LIST = Leaf("a list", lambda v: type(v) is list)
+OBJECT = Leaf("an object", lambda v: type(v) is dict)
+NUMBER = Leaf("1 or 2", lambda v: type(v) is int and v in (1, 2))
+NUMBERS = Leaf("a list of 1 and 2", _list_of(NUMBER.holds))
+COLUMNS = Leaf("an object of texts with as many words each", _same_word_counts)
+VERSION = {"groups": {TEXT: {"section": TEXT, "values": OBJECT}}, "identifiers": {TEXT: TEXT}, "status": TEXT,
+           "version": NUMBER}
+RELATIONS = {"constants": {"source": TEXT, "values": {TEXT: DECIMAL}}, "known_discrepancies": LIST, "relations": LIST,
+             "only_bounded": NAMES, "only_in_version_1": NAMES, "uncheckable": NAMES}
+ENTRIES = {"known_discrepancies": {"claim": TEXT, "found": TEXT, "note": NOTE, "version": NUMBER},
+           "relations": {"claims": NAMES, "each": COLUMNS, "section": TEXT, "versions": NUMBERS, "why": TEXT}}
+
+
+def _leaves(value, name, path):
     if isinstance(value, str):
-        yield path, value
+        yield name, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}")
+            yield from _leaves(item, f"{name}.{key}", path)
     else:
-        raise InputError(f"{path}: expected a printed string, found {value!r}")
+        raise InputError(f"{path}: {name}: expected a printed string, found {value!r}")
 
 
 def load_version(path):
     """({name: printed string}, {identifier: string}) of one version file."""
     data = read_json(path)
-    require_keys(data, ("groups", "identifiers", "status", "version"), path)
+    check_shape(data, VERSION, path)
     if data["status"] != "reported by the paper":
         raise InputError(f"{path}: status: expected 'reported by the paper', found {data['status']!r}")
     if path.name != f"version_{data['version']}.json":
         raise InputError(f"{path}: version: expected that of the file's name, found {data['version']!r}")
     strings = {}
     for name, group in data["groups"].items():
-        require_keys(group, ("section", "values"), f"{path}: {name}")
-        strings |= dict(_leaves(group["values"], name))
-    list(_leaves(data["identifiers"], f"{path}: identifiers"))
+        strings |= dict(_leaves(group["values"], name, path))
     return strings, data["identifiers"]
 
 
 def load_relations(path):
     """relations.json with every relation written out: its "formulas" are [(section, why, version, Formula)]."""
     data = read_json(path)
-    require_keys(data, KEYS, path)
-    for index, entry in enumerate(data["known_discrepancies"]):
-        require_keys(entry, ("claim", "found", "note", "version"), f"{path}: known_discrepancies[{index}]")
+    check_shape(data, RELATIONS, path)
+    for key, shape in ENTRIES.items():
+        for index, entry in enumerate(data[key]):
+            check_shape(entry, shape, f"{path}.{key}[{index}]")
     data["formulas"] = []
-    for index, relation in enumerate(data["relations"]):
-        require_keys(relation, ("claims", "each", "section", "versions", "why"), f"{path}: relations[{index}]")
+    for relation in data["relations"]:
         columns = {key: words.split() for key, words in relation["each"].items()}
         steps = [dict(zip(columns, step)) for step in zip(*columns.values(), strict=True)] or [{}]
         data["formulas"] += [

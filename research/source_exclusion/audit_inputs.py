@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, sha256_bytes, sha256_file
-from protocol import find_protocol
+from protocol import find_protocol, require_prepared
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]
+SEGMENT_BYTES = 100  # of memory while it is planned and audited: 100 to 280 were measured
 
 
 def positive(text):
@@ -64,8 +65,7 @@ def read_study(name, data):
     """(protocol, data directory, path of the protocol) of a study in protocols/, or of the path of a protocol."""
     protocol, path = find_protocol(name, ROOT / "protocols")
     directory = data / protocol["study"]
-    if not (directory / "prepared.json").exists():
-        raise InputError(f"{directory}: not prepared; run python prepare.py --study {protocol['study']} first")
+    require_prepared(directory / "prepared.json", protocol["study"])
     return protocol, directory, path
 
 
@@ -86,6 +86,21 @@ def study_rows(protocol, split):
 def study_stream(directory, split):
     """The Stream of one split of prepared data."""
     return whole_stream(*(read_counts(directory / split / f"{name}.npy", name) for name in ("lengths", "refill")))
+
+
+def require_memory(args, stream, packing):
+    """InputError naming the option when the horizon's segments would take more than all memory, by a low estimate.
+
+    It counts as many segments as if all documents were shown equally often, and one row of them at most each time.
+    """
+    tokens = {"passes": int(stream.lengths.sum()), "rows": packing.capacity, "targets": 1}
+    option, count = next((name, vars(args)[name]) for name in tokens if vars(args)[name])
+    served = int(np.minimum(stream.lengths, packing.capacity).sum())
+    segments = count * tokens[option] * len(stream.lengths) // served
+    needed, memory = segments * SEGMENT_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > memory:
+        raise InputError(f"--{option} {count}: about {segments:,} segments, {needed >> 30:,} GiB of memory; "
+                         f"this machine has {memory >> 30:,} GiB. Ask for less")
 
 
 def parquet_lengths(pattern, column, tokenizer):

@@ -33,7 +33,8 @@ import numpy as np  # noqa: E402
 
 from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
 from audit_inputs import (  # noqa: E402
-    ascending, inputs_of, positive, read_study, read_user_stream, study_inputs, study_packing, study_rows, study_stream
+    ascending, inputs_of, positive, read_study, read_user_stream, require_memory, study_inputs, study_packing,
+    study_rows, study_stream
 )
 from audit_records import Unbalanced, audit, join_ranks  # noqa: E402
 from streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes  # noqa: E402
@@ -134,6 +135,7 @@ def audit_user(args):
     """As audit_study, of a user's data under one policy, with no runs to compare."""
     packing = make_packing(POLICIES[args.policy][0], args.capacity, args.buffer_size, args.span_seed)
     stream, files, units, paths = read_user_stream(args)
+    require_memory(args, stream, packing)
     shares = read_deal(args.deal, len(units)) if args.deal else deal(files, args.ranks)
     streams = rank_streams(stream, units, shares) if args.deal or args.ranks > 1 else [stream]
     possible = rank_rows(args, streams, packing)

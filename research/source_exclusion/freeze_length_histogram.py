@@ -20,6 +20,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file  # noqa: E402
+from protocol import require_prepared  # noqa: E402
 
 
 def thresholds(capacity, longest):
@@ -48,8 +49,6 @@ def read_lengths(path):
     import numpy as np
     try:
         lengths = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{path}: not there; prepare the study first: python prepare.py --study NAME") from None
     except (ValueError, EOFError) as error:
         raise InputError(f"{path}: not a .npy file: {error}") from None
     if lengths.dtype != np.int64 or lengths.ndim != 1 or not lengths.size:
@@ -71,6 +70,7 @@ def main(argv=None):
     if not {"context", "buffer_size"} <= set(packing):
         raise InputError(f"{protocol_path}: packing: expected context and buffer_size, found {sorted(packing)}")
     name = f"{options.study}/train/lengths.npy"
+    require_prepared(options.data / name, options.study)
     summary = summarise(read_lengths(options.data / name), packing["context"] + 1, packing["buffer_size"])
     # The prepared study may lie elsewhere: its path in the repository is recorded.
     inputs = [{"path": f"data/{name}", "sha256": sha256_file(options.data / name)}, *input_list([protocol_path], ROOT)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, read_json, require_keys, sha256_file
+from protocol import require_prepared
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")
@@ -98,8 +99,7 @@ class Study:
 
     def prepared(self, name):
         """Path of a prepared file; InputError saying how to prepare it."""
-        if not (self.data / name).exists():
-            raise InputError(f"{self.data / name}: missing; run `python prepare.py --study {self.name}` first")
+        require_prepared(self.data / name, self.name)
         return self.data / name
 
     def array(self, name):

@@ -24,8 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
-from evidence import InputError, freeze_json, read_json, run_script, sha256_file  # noqa: E402
-from protocol import find_protocol  # noqa: E402
+from evidence import freeze_json, read_json, run_script, sha256_file  # noqa: E402
+from protocol import find_protocol, require_prepared  # noqa: E402
 
 REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
 CLASSES = {
@@ -163,9 +163,8 @@ def audit(protocol, protocol_path, directory, results):
     """(evidence, findings about the prepared byte tables)."""
     from corpora.tokenizer import read_tokenizer
 
-    missing = [directory / name for name in FILES if not (directory / name).exists()]
-    if missing:
-        raise InputError(f"{missing[0]}: missing; run python prepare.py --study {protocol['study']} first")
+    for name in FILES:
+        require_prepared(directory / name, protocol["study"])
     ranks, settings = read_tokenizer(directory / "tokenizer")
     tokens, bos = sorted(ranks, key=ranks.get), settings["bos"]
     tables = {name: np.load(directory / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")}
