@@ -14,13 +14,15 @@ import numpy as np
 import check_manifests
 import freeze_supplement
 import frozen_windows
-from evidence import canonical_json, read_json, sha256_bytes, sha256_file, write_json
+import tiny_windows
+from evidence import canonical_json, format_manifest, read_json, sha256_bytes, sha256_file, write_json
 from frozen_arrays import npy_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTIONS = ("matched_training", "prefix_ranking", "source_windows", "confirmation")
 PARTS = ("frozen list", "packing checker", "length histogram", "training table, demo", "training table, wheels",
-         "evaluation summary", "window evidence", "confirmation", "published tables", "batch boundaries")
+         "evaluation summary", "window evidence", "confirmation", "published tables", "batch boundaries",
+         "token bytes", "resources")
 CONTEXT = 32
 EXCLUSIONS = {"documents": [45, 60], "excluded": [{"document": 50, "copies": 1}]}
 
@@ -56,23 +58,38 @@ def sealed(content):
     return record | {"sha256": sha256_bytes(canonical_json(record))}
 
 
-def write_results(repository):
-    """The demo's results under another name, their curves, and checks of their checkpoints; returns the checks."""
+def model_digest(name):
+    """The SHA-256 that the made-up window scorings name as a run's weights."""
+    return sha256_bytes(name.encode())
+
+
+def write_results(repository, study):
+    """The demo's results with the scores of the study's runs, their curves, and checks of their checkpoints, returned."""
     folder = repository / "research/matched_training"
-    shutil.copy(folder / "demo.json", folder / "tiny.json")
-    runs = read_json(folder / "tiny.json")["runs"]
+    results = read_json(folder / "demo.json")
+    runs = results["runs"]
+    for name, run in runs.items():
+        own = read_json(study / f"runs/tiny/{name}/result.json")
+        run.update(score=own["score"], digests=run["digests"] | own["digests"])
+    bits = {name: run["score"]["bits_per_byte"] for name, run in runs.items()}
+    results["bits_per_byte_minus_baseline"] = {
+        name: bits[name] - bits[f"baseline_s{name[-2:]}"] for name in bits if not name.startswith("baseline")}
+    write_json(folder / "tiny.json", results)
+    listed = {f"{name}/{file}": digest for name, run in runs.items()
+              for file, digest in {**run["digests"]["code"], "config.json": run["digests"]["config"]}.items()}
+    (folder / "runs_tiny.sha256").write_bytes(format_manifest(listed))
     curves = {name: {"loss": [9.0] * run["updates"], "seconds": [run["seconds"]["loop"]] * run["updates"]}
               for name, run in runs.items()}
     write_json(folder / "curves_tiny.json", {"study": "tiny", "inputs": [], "runs": curves})
     checks = sealed({"runs": {
-        name: {"files": {"result.json": sha256_bytes(canonical_json(run)), "model.safetensors": name.ljust(64, "0")},
+        name: {"files": {"result.json": sha256_bytes(canonical_json(run)), "model.safetensors": model_digest(name)},
                "findings": [], "score": run["score"], "rescored": run["score"]} for name, run in runs.items()}})
     write_json(folder / "checkpoints_tiny.json", checks)
     return checks
 
 
 def write_confirmation(repository, checks, rows=6):
-    """A confirmation of the checked models over made-up row statistics, frozen as its scripts freeze it."""
+    """A confirmation of the checked models over made-up row statistics, as its scripts freeze it; the protocol."""
     folder, runs = repository / "research/confirmation", list(checks["content"]["runs"])
     inputs, random = ("protocols/demo.json", "train.py"), np.random.default_rng(7)
     counts = np.column_stack([random.integers(60, 200, (rows, 2)), np.full(rows, CONTEXT)])
@@ -82,7 +99,7 @@ def write_confirmation(repository, checks, rows=6):
     protocol = sealed({
         "runs": runs, "contrasts": pairs, "excluded": [50],
         "inputs": [{"path": name, "sha256": sha256_file(repository / name)} for name in inputs],
-        "evaluation": {"confirmation": {"documents": EXCLUSIONS["documents"]}},
+        "evaluation": {**tiny_windows.EVALUATION, "confirmation": {"documents": EXCLUSIONS["documents"]}},
         "packing": {"context": CONTEXT, "buffer_size": 8},
         "stream": {"documents": 14, "rows": rows, "targets": rows * CONTEXT, "fingerprint": "f" * 64}})
     write_json(folder / "protocol_tiny.json", protocol)
@@ -94,25 +111,30 @@ def write_confirmation(repository, checks, rows=6):
            for name, record in (("protocol", protocol), ("checkpoints", checks))},
         "rows": {"order": runs, "sha256": sha256_file(folder / "rows_tiny.npy")},
         "runs": {name: {"score": scores[name], "fingerprint": "f" * 64,
-                        "model_sha256": name.ljust(64, "0")} for name in runs},
+                        "model_sha256": model_digest(name)} for name in runs},
         "bits_per_byte_minus_baseline": {a: bits[a] - bits[b] for a, b in pairs}})
+    return protocol
 
 
-def write_windows_and_rankings(repository, study):
+def write_windows_and_rankings(repository, study, seals):
     """Their own scripts' evidence of a study whose losses are made up, at `study`."""
-    frozen_windows.protocols(study)
     for root in (study, repository):
         write_json(root / "research/confirmation/exclusions_tiny.json", EXCLUSIONS)
-    for population in ("development", "confirmation"):
-        frozen_windows.freeze_windows(study, repository / "research/source_windows", population)
-    frozen_windows.write_runs(study)
+    for population, sealed_by in (("development", None), ("confirmation", seals)):
+        frozen_windows.freeze_windows(study, repository / "research/source_windows", population, sealed_by)
     frozen_windows.freeze_rankings(study, repository / "research/prefix_ranking")
 
 
 def build(repository, study):
     """The repository; `study` is a folder for what the made-up evidence is made from."""
     copy_sources(repository)
-    write_windows_and_rankings(repository, study)
-    write_confirmation(repository, write_results(repository))
+    frozen_windows.protocols(study)
+    frozen_windows.write_runs(study)
+    for path in (study / "protocols").iterdir():
+        shutil.copy(path, repository / "protocols")
+    checks = write_results(repository, study)
+    protocol = write_confirmation(repository, checks)
+    seals = {"protocol": protocol["sha256"], "checkpoints": checks["sha256"]}
+    write_windows_and_rankings(repository, study, seals)
     assert check_manifests.main(["--root", str(repository), "--freeze"]) == 0
     return repository

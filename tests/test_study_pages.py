@@ -36,6 +36,15 @@ def test_the_training_table_is_that_of_the_results(study):
     assert missing(table(read_json(RESEARCH / f"matched_training/{study}.json")), page("matched_training")) == []
 
 
+def test_the_documents_that_segmentation_starts_are_counted():
+    said, text = [], " ".join(page("matched_training").split())
+    for study in ("demo", "wheels"):
+        record = read_json(RESEARCH / f"source_exclusion/{study}.json")["training"]["segmented"]
+        started = record["documents"]["started"]
+        said.append(f"{started:,} in a run of `{study}`, {started - record['protected']['started']:,} of them short enough")
+    assert all(line in text for line in said)
+
+
 def test_the_confirmation_states_its_hash_its_documents_and_its_scores(parts):
     text, record = page("confirmation"), read_json(RESEARCH / "confirmation/protocol_wheels.json")
     assert record["sha256"] in text and record["sealed_at"] in text
