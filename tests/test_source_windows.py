@@ -137,7 +137,7 @@ class Leaky:
 def test_a_model_that_reads_its_padding_is_found(root):
     record, table, _, lengths = selected(root)
     scorer = score_windows.Scorer.__new__(score_windows.Scorer)
-    scorer.forward, scorer.positions, scorer.padded, scorer.largest = Leaky(), 0, 0, 0.0
+    scorer.progress, scorer.forward, scorer.positions, scorer.padded, scorer.largest = iter, Leaky(), 0, 0, 0.0
     scorer.config = {"vocabulary": VOCABULARY, "evaluation": {"microbatch": 4}}
     texts = list(windows_module.window_tokens(table, lengths, np.load(root / "data/tiny/validation/tokens.npy")))
     _, fingerprint = scorer.score(record, table, texts, np.ones(VOCABULARY, np.int64))

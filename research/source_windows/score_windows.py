@@ -73,7 +73,8 @@ class Scorer:
     """One saved run on the windows of a study. Counts forward positions, and keeps what padding did to losses."""
 
     def __init__(self, saved):
-        self.forward, self.config, self.saved = saved.forward(), saved.config, saved
+        self.forward, self.config = saved.forward(), saved.config
+        self.progress = lambda cuts: saved.train.bar(cuts, f"{saved.name}: windows", len(cuts))
         self.positions, self.padded, self.largest = 0, 0, 0.0
 
     def nats(self, inputs, targets):
@@ -96,8 +97,7 @@ class Scorer:
         """(nats, float64 (windows, bins + 1); the digest of inputs and targets that the model saw)."""
         parts, digest, checked = [], hashlib.sha256(), set()
         shape = self.config["evaluation"]["microbatch"], record["context"]
-        cuts = list(batches(windows, shape[0]))
-        for first, last in self.saved.train.bar(cuts, f"{self.saved.name}: windows", len(cuts)):
+        for first, last in self.progress(list(batches(windows, shape[0]))):
             inputs, targets = rows_of(texts[first:last], shape, record["bos"])
             real = targets != IGNORED
             nats = self.nats(inputs, targets) * (supplied[np.where(real, targets, 0)] > 0)
