@@ -66,6 +66,14 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
         "batch_boundaries/split_wheels.json": ("groupings.package.groups.train", "split_wheels.json: "),
         "batch_boundaries/targets_demo.json": ("loaders.best_fit_crop.row_targets.21", "targets_demo.json: "),
     },
+    "token bytes": {
+        "token_bytes/demo.json": ("streams.scored.supplied_bytes", "score.supplied_bytes"),
+        "token_bytes/wheels.json": ("score.baseline_s43.nats", "baseline_s43: score"),
+    },
+    "resources": {
+        "resources/demo.json": ("records.trainings.0.seconds.loop", "trainings.run.seconds.loop"),
+        "resources/wheels.json": ("totals.scorings.confirmation.forward_positions", "confirmation.forward_positions"),
+    },
 }
 
 
