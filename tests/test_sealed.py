@@ -1,5 +1,6 @@
 """A sealed time has the one spelling whose order as text is the order in time; every other is refused."""
 
+import numpy as np
 import pytest
 from evidence import InputError, write_json
 from research.matched_training.sealed import read_sealed, seal_hash, write_sealed
@@ -22,3 +23,12 @@ def test_the_spelling_that_is_written_is_read(tmp_path):
     assert sealed(tmp_path / "a.json", "2001-01-01T00:00:00Z")["sealed_at"] == "2001-01-01T00:00:00Z"
     record = write_sealed(tmp_path / "b.json", {"value": 1}, "make it")
     assert read_sealed(tmp_path / "b.json", "make it") == record
+
+
+def test_the_same_content_keeps_its_first_time_whatever_type_its_numbers_had(tmp_path):
+    path, time = tmp_path / "a.json", "2001-01-01T00:00:00Z"
+    content = {"score": 0.5, "rows": [1, 2]}
+    write_json(path, {"content": content, "sealed_at": time, "sha256": seal_hash(content, time)})
+    measured = {"score": np.float64(0.5), "rows": (1, 2)}
+    assert write_sealed(path, measured, "make it", replace=True)["sealed_at"] == time
+    assert write_sealed(path, measured | {"score": 0.75}, "make it", replace=True)["sealed_at"] > time

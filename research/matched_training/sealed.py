@@ -7,7 +7,9 @@ is why the hash of a protocol is published before it is used.
 
 from datetime import datetime, timezone
 
-from evidence import InputError, canonical_json, first_difference, read_json, require_keys, sha256_bytes, write_json
+from evidence import (
+    InputError, canonical_json, first_difference, parse_json, read_json, require_keys, sha256_bytes, write_json,
+)
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -55,6 +57,7 @@ def write_sealed(path, content, make_it, replace=False):
 
     Other content at `path` is replaced where `replace` allows it, else InputError names the first difference.
     """
+    content = parse_json(canonical_json(content), path)  # as it will be read: NumPy's floats are another type
     if path.exists():
         old = read_sealed(path, make_it)
         difference = first_difference(old["content"], content)
