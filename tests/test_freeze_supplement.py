@@ -100,7 +100,7 @@ def test_every_module_that_a_file_of_version_1_imports_comes_with_it():
 def test_no_corpus_text_and_no_weights_are_listed():
     content = read_json(ROOT / "manifests/supplement_v1.json")
     names = freeze_supplement.gather(ROOT, content["contents"])[0]
-    allowed = (".py", ".json", ".npy", ".md", ".sha256", ".txt", ".cff", "LICENSE", "Makefile")
+    allowed = (".py", ".json", ".npy", ".md", ".png", ".sha256", ".txt", ".cff", "LICENSE", "Makefile")
     assert [name for name in names if not name.endswith(allowed) or name.split("/")[0] in ("data", "runs")] == []
 
 
