@@ -31,10 +31,12 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
     },
     "training table, demo": {
         "matched_training/demo.json": ("runs.baseline_s43.score.bits_per_byte", "baseline_s43: score"),
+        "matched_training/curves_demo.json": ("runs.baseline_s43.seconds.249", "baseline_s43: end of the curve"),
     },
     "training table, tiny": {
         "matched_training/tiny.json": ("runs.segmented_s44.seconds.run", "SHA-256 of result.json"),
         "matched_training/checkpoints_tiny.json": ("content.runs.baseline_s43.rescored.nats", "baseline_s43"),
+        "matched_training/curves_tiny.json": ("runs.segmented_s44.seconds.249", "segmented_s44: end of the curve"),
     },
     "evaluation summary": {
         "prefix_ranking/tiny.json": ("contrasts.0.subsets_95.1", "contrasts[0].subsets_95[1]"),

@@ -31,7 +31,6 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from evidence import Checks, InputError, canonical_json, parse_json, read_json, run_script, sha256_file  # noqa: E402
-from protocol import require_prepared  # noqa: E402
 from recount import Stream  # noqa: E402
 from recount_records import protected, ratio, record, rows_sha256  # noqa: E402
 from recount_served import served  # noqa: E402
@@ -56,7 +55,8 @@ class Study:
 
     def file(self, name):
         """Path of a prepared file; InputError saying how to prepare it."""
-        require_prepared(self.data / name, self.name)
+        if not (self.data / name).exists():
+            raise InputError(f"{self.data / name}: missing; prepare it with: python prepare.py --study {self.name}")
         return self.data / name
 
     def array(self, name):
