@@ -70,7 +70,7 @@ evaluate: setup ## the further scores of STUDY's trained models, in their order,
 check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
 	$(PY) check_manifests.py
 
-verify: setup ## every verifier that needs no data: manifests, theorem, all frozen results, the paper's tables; a minute
+verify: setup ## every verifier that needs no data: manifests, theorem, frozen results but stream audits, the paper's tables
 	$(PY) check_manifests.py
 	$(PY) research/source_exclusion/packing_checker.py --self-test --size 3
 	$(PY) research/source_exclusion/check_length_histogram.py

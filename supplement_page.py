@@ -6,10 +6,10 @@ CHECKS = """\
 ## Check it
 
     sha256sum -c --quiet manifest.sha256    # or: shasum -a 256 -c manifest.sha256
-    python -B verify_all.py                 # Python 3.11 or newer; about half a minute on one core
+    python -B verify_all.py                 # Python 3.11 or newer; NumPy for some parts; half a minute on one core
 
 The first compares the files with the list. The second does so too, finds files that are not listed, and derives the
-frozen numbers again, one line a part. Exit code 0: every part ran and holds; 1: something is false;
+frozen numbers again, one line a part (what it cannot derive is listed below). Exit code 0: every part ran and holds; 1: something is false;
 2: something could not be checked; either is named. Neither can tell who made this folder: compare the archive's
 SHA-256 with the published one first.
 

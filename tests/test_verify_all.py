@@ -31,6 +31,7 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
     },
     "training table, demo": {
         "matched_training/demo.json": ("runs.baseline_s43.score.bits_per_byte", "baseline_s43: score"),
+        "matched_training/checkpoints_demo.json": ("content.runs.segmented_s43.rescored.nats", "segmented_s43"),
         "matched_training/curves_demo.json": ("runs.baseline_s43.seconds.249", "baseline_s43: end of the curve"),
     },
     "training table, tiny": {

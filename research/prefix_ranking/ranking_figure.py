@@ -13,8 +13,9 @@ STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left
 
 def title(evidence):
     """The message: how many pairs a prefix reverses."""
-    count, pairs = sum(len(e["reversals"]) for e in evidence["prefixes"]), evidence["pairs"] * len(evidence["prefixes"])
-    return f"Prefixes of the official score reverse {count or 'none'} of {pairs} pairs of models"
+    count, prefixes = sum(len(e["reversals"]) for e in evidence["prefixes"]), len(evidence["prefixes"])
+    of = f"{evidence['pairs'] * prefixes} comparisons ({evidence['pairs']} pairs of models, {prefixes} prefixes)"
+    return f"Prefixes of the official score reverse {count or 'none'} of {of}"
 
 
 def draw(evidence, path):

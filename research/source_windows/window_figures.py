@@ -40,7 +40,7 @@ def forest_title(entries):
     if not signs:
         return "No contrast has documents enough to resample"
     if signs.count(-1) == len(signs):
-        return "Every contrast favours tails over beginnings"
+        return "Against the baseline, every contrast favours tails over beginnings"
     if not any(signs):
         return "No contrast tells tails from beginnings: every adjusted interval holds zero"
     return (f"Of {len(signs)} contrasts, {signs.count(-1)} favour tails and {signs.count(1)} beginnings; "
