@@ -149,7 +149,7 @@ def ranking_section(ranking):
 
     outside = sum(contrast["outside"] for contrast in ranking["contrasts"])
     sizes = ", ".join(f"{entry['targets']:,}" for entry in ranking["prefixes"])
-    return (f"{title(ranking)} ; prefixes of {sizes} of {ranking['targets']:,} targets. {outside} of "
+    return (f"{title(ranking)}; prefixes of {sizes} of {ranking['targets']:,} targets. {outside} of "
             f"{len(ranking['contrasts'])} differences on a prefix lie outside what 95 % of random row subsets of its size "
             "give.")
 
