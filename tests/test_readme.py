@@ -64,6 +64,11 @@ def test_the_scores_are_those_of_the_evidence():
     assert len(rows) == 6 and [row for row in rows if row not in FLAT] == []
 
 
+def test_the_archive_is_named_by_its_recorded_hash():
+    record = evidence.read_manifest(ROOT / "manifests/supplement_v1.sha256")
+    assert f"`supplement_v1.tar.gz`, 5.6 MB, SHA-256 `{record['dist/supplement_v1.tar.gz']}`" in FLAT
+
+
 @pytest.mark.parametrize("page", ["README.md", "REPRODUCE.md", "research/README.md"])
 def test_every_file_and_make_target_named_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")

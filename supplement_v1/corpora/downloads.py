@@ -1,0 +1,69 @@
+"""The shards of a corpus over HTTP(S), in parallel.
+
+A file whose SHA-256 is known must have it; another one's is recorded on first
+use in a sha256sum list and checked from then on.
+"""
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from corpora.shards import open_parquet
+from corpora.transfer import Patience, fetch, is_there
+from evidence import format_manifest, read_manifest, write_atomic
+
+
+def _progress_bar(count):
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        return tqdm(desc=f"downloading {count} files", unit="B", unit_scale=True)
+    return None
+
+
+def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patience(), threads=4):
+    """Make every file of `names` present in `folder`; {name: SHA-256}.
+
+    `known` {name: SHA-256} comes from a manifest; what it does not list is looked up in the list `first_use`, and
+    recorded there when it is new. Files already there with the right SHA-256 are not fetched again.
+    """
+    recorded = read_manifest(first_use) if first_use.exists() else {}
+    lock, stop = threading.Lock(), threading.Event()
+    known = recorded | known
+    missing = [name for name in names if not is_there(folder / name, known.get(name))]
+    bar = _progress_bar(len(missing))
+
+    def fetch_one(name):
+        progress = bar.update if bar else lambda count: None
+        digest = fetch(f"{base_url}/{name}", folder / name, known.get(name), patience, stop, progress, accept)
+        with lock:
+            print(f"corpus: {name} downloaded", flush=True)
+            if name not in known:
+                recorded[name] = digest
+                write_atomic(first_use, format_manifest(recorded))
+                print(f"corpus: {name}: SHA-256 {digest} recorded on first use in {first_use}", flush=True)
+        return name, digest
+
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(fetch_one, name) for name in missing]
+        try:
+            done = dict(future.result() for future in as_completed(futures))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        finally:
+            if bar:
+                bar.close()
+    return {name: done.get(name) or known[name] for name in names}
+
+
+def write_downloads(staged, corpus, known, first_use, patience=Patience()):
+    """Make the folder hold the corpus's shards and nothing else; there are no facts to report beyond their hashes."""
+    wanted = [*corpus["train_shards"], corpus["validation_shard"]]
+    for stray in staged.iterdir():
+        if not any(stray.name.startswith(name) for name in wanted):
+            stray.unlink()
+    fetch_all(corpus["base_url"], wanted, staged, known, first_use,
+              lambda path: open_parquet(path, corpus["text_column"]), patience)
+    return {}

@@ -1,0 +1,121 @@
+"""Turn a plan into rows of token ids, and rows into (inputs, targets) batches on a device.
+
+Row k of a plan is row k, always: a reader holds no position, so resuming at any row needs nothing saved. The input
+of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`. Rows of independent documents, or with
+padding, also have positions and segment ids.
+"""
+
+import hashlib
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+import torch
+
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, positive_integers
+from loaders.batches import lay_out, shifted
+
+AHEAD = 2
+
+
+def text_offsets(lengths):
+    """int64 (documents + 1,): where each document's text begins in the flat tokens; the last is their number."""
+    return np.concatenate([[0], np.cumsum(positive_integers("lengths", lengths) - 1)])
+
+
+class RowReader:
+    """Rows of one plan over flat text tokens.
+
+    plan: int64 (segments, 5); tokens: uint16 or uint32 (text tokens of all documents,), may be memory-mapped;
+    lengths: int64 (documents,), BOS included; bos: id of the BOS token. ValueError when they do not belong together.
+    """
+
+    def __init__(self, plan, tokens, lengths, bos, capacity):
+        offsets = text_offsets(lengths)
+        if len(tokens) != offsets[-1]:
+            raise ValueError(f"tokens: {len(tokens)} ids, but the lengths count {offsets[-1]} text tokens")
+        if not 0 <= bos <= np.iinfo(tokens.dtype).max:
+            raise ValueError(f"bos: {bos} is not an id of type {tokens.dtype}")
+        self.plan, self.tokens, self.bos, self.capacity = plan, np.asarray(tokens), bos, capacity
+        self.sources = offsets[plan[:, ARRIVAL] % len(lengths)] + plan[:, START]
+        self.count = int(plan[-1, ROW]) + 1 if len(plan) else 0
+
+    def segments(self, first, last):
+        """(ids, plan) of rows first..last-1: flat, in the type of `tokens`, and their segments; ValueError beyond."""
+        if not 0 <= first <= last <= self.count:
+            raise ValueError(f"rows {first}..{last}: the plan has {self.count}")
+        begin, end = np.searchsorted(self.plan[:, ROW], [first, last])
+        plan = self.plan[begin:end]
+        ids = np.empty(int(plan[:, [BOS, COUNT]].sum()), dtype=self.tokens.dtype)
+        written = 0
+        for source, (bos, count) in zip(self.sources[begin:end].tolist(), plan[:, [BOS, COUNT]].tolist()):
+            if bos:
+                ids[written] = self.bos
+            written += bos + count
+            ids[written - count : written] = self.tokens[source : source + count]
+        return ids, plan
+
+    def rows(self, first, last):
+        """Full rows first..last-1, (last - first, capacity), in the type of `tokens`; ValueError beyond the plan."""
+        ids, _ = self.segments(first, last)
+        if ids.size != (full := (last - first) * self.capacity):
+            raise ValueError(f"rows {first}..{last}: {ids.size} tokens planned, {full} fill them")
+        return ids.reshape(-1, self.capacity)
+
+
+def full_rows(reader, first, last):
+    """(rows as read, inputs, targets) of continuous rows: every token after the first is a target."""
+    rows = reader.rows(first, last)
+    ids = rows.astype(np.int64)
+    return rows, ids[:, :-1], ids[:, 1:]
+
+
+def document_rows(reader, first, last, *, independent, width):
+    """(ids as read, flat, inputs, targets, positions, segment ids) of rows that may hold independent documents and
+    padding; as wide as the longest row where `width` is None. Segments that are not independent read each other."""
+    ids, plan = reader.segments(first, last)
+    sizes, rows = plan[:, BOS] + plan[:, COUNT], plan[:, ROW] - first
+    width = width or max(2, int(np.bincount(rows, sizes).max()))
+    *batch, segment_ids = shifted(lay_out(ids, rows, sizes, width=width, pad=reader.bos, independent=independent))
+    return ids, *batch, segment_ids if independent else np.minimum(segment_ids, 0)
+
+
+def stream(reader, ranges, device, collate=full_rows):
+    """Yield `collate(reader, first, last)` for each (first, last) of `ranges`.
+
+    Its first array stays as it is, for hashing what was consumed; the others, int64 (rows, context), are put on
+    `device`. On CUDA a thread reads ahead into pinned memory and the copies do not block; elsewhere batches are read as
+    they are asked for.
+    """
+    device = torch.device(device)
+    cuda = device.type == "cuda"
+
+    def read(span):
+        consumed, *arrays = collate(reader, *span)
+        tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+        return consumed, [tensor.pin_memory() if cuda else tensor for tensor in tensors]
+
+    for consumed, tensors in read_ahead(read, ranges) if cuda else map(read, ranges):
+        yield consumed, *(tensor.to(device, non_blocking=True) for tensor in tensors)
+
+
+def read_ahead(read, items):
+    """Yield read(item) in order, with AHEAD of them already begun in one thread; an error is raised at its item."""
+    items = iter(items)
+    with ThreadPoolExecutor(1) as worker:
+        begun = deque(worker.submit(read, item) for item in islice(items, AHEAD))
+        while begun:
+            result = begun.popleft().result()
+            begun.extend(worker.submit(read, item) for item in islice(items, 1))
+            yield result
+
+
+def digest(rows):
+    """Hex SHA-256 of row ids as little-endian uint32, row by row: the same for every storage type."""
+    return hashlib.sha256(np.ascontiguousarray(rows, dtype="<u4")).hexdigest()
+
+
+def chain(previous, digests):
+    """Hex SHA-256 that stands for all rows so far: of `previous` ("" at the start) and an update's microbatch digests."""
+    return hashlib.sha256("".join([previous, *digests]).encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""Condition `segmented`: documents longer than a row are cut into chunks before they enter the buffer.
+
+Chunks have at most `capacity - 1` text tokens, each after a BOS of its own, without overlap; a refill batch brings all
+chunks of its documents, in order. Fitting, ties (by order of arrival, chunk by chunk) and the crop of the shortest are
+the baseline's, so a chunk's tail may still be discarded (paper section 4).
+"""
+
+import numpy as np
+
+from loaders.accounting import ARRIVAL, START, batch_sums, entry_lengths, validated
+from loaders.best_fit_crop import pack
+
+CONTINUES = False
+
+
+def entries(lengths, capacity):
+    """int64 (documents,): chunks each document becomes; one when it fits a row."""
+    return np.where(lengths > capacity, -(-(lengths - 1) // (capacity - 1)), 1)
+
+
+def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
+    """As `best_fit_crop.plan`, over chunks; arrival and start are those of the document. `seed` is not used."""
+    lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
+    chunks = entries(lengths, capacity)
+    segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes, CONTINUES)
+    passes, chunk = np.divmod(segments[:, ARRIVAL], chunks.sum())
+    document = np.repeat(np.arange(len(lengths)), chunks)[chunk]
+    first = np.cumsum(chunks) - chunks
+    segments[:, ARRIVAL] = passes * len(lengths) + document
+    segments[:, START] = (chunk - first[document]) * (capacity - 1)
+    return segments

@@ -1,0 +1,67 @@
+"""Can every system hold these files side by side, under the same names?
+
+Standard library only. Names of letters, digits and . _ + - leave no room for what Windows forbids, what Unicode
+normalises, what a shell or `sha256sum -c` reads as an option or an escape, and what leads out of a folder.
+"""
+
+import re
+
+PART = re.compile(r"[A-Za-z0-9._+-]+")
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
+LONGEST = 200  # characters of a whole path, which leaves Windows 60 for the folder that it is put in
+SHOWN = 120  # characters of a name in a finding
+
+
+def shown(name):
+    """The name as a finding shows it: quoted, escaped, and cut when it is long."""
+    return repr(name if len(name) <= SHOWN else f"{name[:SHOWN]}...")
+
+
+def _part_fault(part):
+    """Why a file or folder cannot have this name everywhere; None when it can."""
+    if part in ("", ".", ".."):
+        return "unsafe path, a part of it is empty, '.' or '..'"
+    if not PART.fullmatch(part):
+        return "characters other than ASCII letters, digits and . _ + -"
+    if part.startswith("-"):
+        return "a dash at the beginning, which tools take for an option"
+    if part.endswith("."):
+        return "a dot at the end, which Windows drops"
+    if part.split(".")[0].lower() in RESERVED:
+        return "a name that Windows keeps for a device"
+    return None
+
+
+def _path_fault(name):
+    if name.startswith("/"):
+        return "unsafe path, it is absolute"
+    if len(name) > LONGEST:
+        return f"{len(name)} characters, over {LONGEST}"
+    return next(filter(None, map(_part_fault, name.split("/"))), None)
+
+
+def _parents(name):
+    parts = name.split("/")
+    return {"/".join(parts[:count]) for count in range(1, len(parts))}
+
+
+def name_findings(files, folders=()):
+    """Every way in which relative paths with / cannot stand side by side in one folder of any system.
+
+    `files` and `folders` are iterables of str in which a path may stand more than once, which is a finding too. While
+    a path has a fault of its own, only such faults are named: the parents of one too long could fill the memory.
+    """
+    files, folders = list(files), list(folders)
+    named = sorted([*files, *folders])
+    findings = [f"{shown(name)}: {fault}" for name in sorted(set(named)) if (fault := _path_fault(name))]
+    if findings:
+        return findings
+    findings = [f"{shown(name)}: stands twice" for name, after in zip(named, named[1:]) if name == after]
+    parents = set(folders).union(*map(_parents, named))
+    findings += [f"{shown(name)}: both a file and a folder" for name in sorted(parents.intersection(files))]
+    spelled = {}
+    for name in sorted(parents.union(files)):
+        first = spelled.setdefault(name.lower(), name)
+        if first != name:
+            findings.append(f"{shown(name)}: differs only in case from {shown(first)}")
+    return findings

@@ -1,0 +1,102 @@
+"""Seconds of the same targets padded and packed: `count_targets.py --measure`.
+
+One corpus, one objective: whole documents that fit a row, independent of each other, so that every layout has the same
+effective targets and must come to the same loss, and only positions and time differ. Forward and backward of a small
+model of train.py on one thread; the rounds take the layouts in turn, and the fastest of each counts.
+"""
+
+import time
+
+import numpy as np
+import torch
+from tabulate import tabulate
+
+import train
+from evidence import Checks, read_json
+from loaders import padded
+from loaders.accounting import ARRIVAL
+from loaders.batches import effective_targets, pack_documents, pad_documents, shifted
+from small_models import small_forward
+from study_lengths import read_counts
+
+DOCUMENTS, MICROBATCH, GROUP, ROUNDS = 96, 4, 32, 3
+SMALL = {"layers": 2, "width": 64}
+AGREEMENT = 1e-5
+
+
+def first_documents(directory, capacity):
+    """(the first DOCUMENTS of the training stream that fit a row, int64 ids each, BOS first; the id of BOS)."""
+    lengths = read_counts(directory / "train/lengths.npy", "lengths")
+    tokens = np.load(directory / "train/tokens.npy", mmap_mode="r", allow_pickle=False)
+    bos = read_json(directory / "tokenizer/tokenizer.json")["bos"]
+    ends = np.cumsum(lengths - 1)
+    fitting = np.flatnonzero(lengths <= capacity)[:DOCUMENTS]
+    return [np.array([bos, *tokens[ends[d] - lengths[d] + 1 : ends[d]]], np.int64) for d in fitting], bos
+
+
+def padded_plan(documents, capacity):
+    """The plan of one document a row, in order."""
+    lengths = np.array([len(document) for document in documents])
+    return padded.plan(lengths, capacity=capacity, rows=len(lengths), buffer_size=1, refill=np.array([len(lengths)]))
+
+
+def layouts(documents, capacity, pad):
+    """{name: list of Batch}, microbatches of MICROBATCH rows: padded in order, padded by length in groups, packed."""
+    by_length = padded.grouped(padded_plan(documents, capacity), GROUP)[:, ARRIVAL]
+    by_length = [documents[document] for document in by_length]
+    packed = pack_documents(documents, capacity, pad=pad)
+    return {
+        "padded": [pad_documents(part, pad=pad) for part in parts(documents)],
+        f"padded, grouped by {GROUP}": [pad_documents(part, pad=pad) for part in parts(by_length)],
+        "packed": [type(packed)(*(array[rows] for array in packed)) for rows in parts(np.arange(len(packed.inputs)))],
+    }
+
+
+def parts(items):
+    return [items[first : first + MICROBATCH] for first in range(0, len(items), MICROBATCH)]
+
+
+def timed_update(forward, batches):
+    """(seconds, loss) of one update by the trainer over microbatches."""
+    ready = [(batch.inputs, *(torch.from_numpy(np.ascontiguousarray(array)) for array in shifted(batch)))
+             for batch in batches]
+    targets = sum(map(effective_targets, batches))
+    began = time.perf_counter()
+    loss, _ = train.run_update(forward, ready, targets, train.Ranks(forward.device))
+    return time.perf_counter() - began, loss
+
+
+def print_order_bias(plan):
+    """What grouping by length does to the order of the documents."""
+    bias = padded.order_bias(plan, GROUP, MICROBATCH)
+    before, after = (f"{100 * padding / positions:.1f} %" for padding, positions in bias["padding"])
+    was, now = ("undefined" if r is None else f"{r:.2f}" for r in bias["place_length_correlation"])
+    print(f"grouping by length moves {bias['moved']} of {len(plan)} documents; padding {before} -> {after} of cells, "
+          f"and a document's place in its group correlates with its length by {now} (in order: {was})")
+
+
+def measure(directory, protocol):
+    """Print the table; 0 when all layouts have the same targets and loss, 1 when not."""
+    capacity, vocabulary = protocol["packing"]["context"] + 1, protocol["tokenizer"]["vocabulary"]
+    documents, bos = first_documents(directory, capacity)
+    laid_out = layouts(documents, capacity, bos)
+    forward = small_forward({**protocol["model"], **SMALL}, vocabulary, capacity - 1)
+    timed_update(forward, laid_out["packed"][:1])  # the first call pays for what later ones find ready
+    runs = {name: [] for name in laid_out}
+    for _ in range(ROUNDS):
+        for name, batches in laid_out.items():
+            runs[name].append(timed_update(forward, batches))
+    positions = {name: sum(b.inputs[:, 1:].size for b in batches) for name, batches in laid_out.items()}
+    targets = {name: sum(map(effective_targets, batches)) for name, batches in laid_out.items()}
+    seconds = {name: min(run[0] for run in found) for name, found in runs.items()}
+    lines = [[name, f"{positions[name]:,}", f"{targets[name]:,}", f"{seconds[name]:.2f}",
+              *(f"{counts[name] / seconds[name]:,.0f}" for counts in (positions, targets)), f"{runs[name][0][1]:.6f}"]
+             for name in laid_out]
+    headers = [f"{len(documents)} documents", "positions", "targets", "seconds", "positions/s", "targets/s", "loss"]
+    print(tabulate(lines, headers, disable_numparse=True, stralign="right"))
+    print_order_bias(padded_plan(documents, capacity))
+    checks = Checks()
+    losses = [found[0][1] for found in runs.values()]
+    checks.expect(len(set(targets.values())) == 1, f"every layout has the same {targets['packed']:,} targets")
+    checks.expect(max(losses) - min(losses) <= AGREEMENT * min(losses), f"and the same loss within {AGREEMENT:g} of it")
+    return checks.close()

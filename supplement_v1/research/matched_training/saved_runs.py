@@ -1,0 +1,93 @@
+"""The saved models of a study, each ready to score with the trainer that lies in its own run directory."""
+
+import importlib
+import sys
+
+from evidence import InputError, read_json, sha256_file
+
+FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
+
+
+def run_names(protocol):
+    """Names of a protocol's runs, seed by seed."""
+    return [f"{condition}_s{seed}" for seed in protocol["seeds"] for condition in protocol["conditions"]]
+
+
+def baseline_of(name):
+    """The run of the same seed under the baseline loader."""
+    return f"baseline_s{name.rsplit('_s', 1)[1]}"
+
+
+def file_digests(run):
+    """{file: SHA-256} of what a finished run directory keeps; InputError names the first that is missing."""
+    missing = [run / name for name in FILES if not (run / name).exists()]
+    if missing:
+        raise InputError(f"{missing[0]}: missing; finish the run with: python run_all.py --study {run.parent.name}")
+    return {name: sha256_file(run / name) for name in FILES}
+
+
+def own_trainer(run):
+    """The module train.py of a run directory, with the loaders/ beside it, in place of any imported before.
+
+    It stays in sys.modules, where torch.compile looks functions up: one process scores one run at a time.
+    """
+    for name in [name for name in sys.modules if name.split(".")[0] in ("train", "loaders")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(run))
+    try:
+        return importlib.import_module("train")
+    finally:
+        sys.path.remove(str(run))
+
+
+def device_facts(device):
+    """What the arithmetic of a score depends on."""
+    import numpy as np
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device == "cuda" else "cpu"
+    return {"device": name, "torch": torch.__version__, "numpy": np.__version__}
+
+
+class SavedRun:
+    """A finished run: its result, its config and data (checked by hash), its trainer and, on demand, its model."""
+
+    def __init__(self, run, device):
+        import torch
+
+        run = run.resolve()
+        self.files = file_digests(run)
+        self.name, self.path, self.device = run.name, run, torch.device(device)
+        self.result = read_json(run / "result.json")
+        self.train = own_trainer(run)
+        self.ranks = self.train.Ranks(self.device)
+        directory = self.train.RunDirectory(run / "config.json", self.device, self.ranks)
+        self.config, self.data, self.code = directory.config, directory.data, directory.identity["code"]
+
+    def changes(self):
+        """A line for each of the run's files that is not the one its result names."""
+        digests = self.result["digests"]
+        pairs = {"config.json": (digests["config"], self.files["config.json"])}
+        pairs |= {name: (digests[name], self.files[name]) for name in ("model.safetensors", "evaluation_rows.npy")}
+        pairs |= {name: (digests["code"].get(name), self.code.get(name)) for name in {*digests["code"], *self.code}}
+        return [f"{name}: SHA-256 {expected} in result.json, found {found}"
+                for name, (expected, found) in sorted(pairs.items()) if expected != found]
+
+    def forward(self):
+        """The saved model, made ready as the trainer scored it: train.Forward."""
+        import torch
+        from safetensors.torch import load_file
+
+        torch.set_num_threads(self.config["training"]["threads"])
+        torch.use_deterministic_algorithms(self.device.type == "cpu")
+        model, _ = self.train.prepare_model(self.config, self.device)
+        model.load_state_dict(load_file(self.path / "model.safetensors"))
+        return self.train.Forward(model, self.config["training"], self.device)
+
+    def score(self, forward, reader):
+        """Row statistics float64 (rows, 4) of `forward` over a RowReader, by the trainer's official score."""
+        import numpy as np
+
+        tables = [np.load(self.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
+        microbatch, label = self.config["evaluation"]["microbatch"], f"{self.name}: scoring"
+        return self.train.score(forward, reader, microbatch, tables, self.ranks, label)

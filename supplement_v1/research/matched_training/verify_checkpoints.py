@@ -1,0 +1,86 @@
+"""Does every saved model reproduce the official score of its run, exactly?
+
+Reads   protocols/NAME.json, runs/NAME/<run>/ (its own train.py and loaders/, config.json, model.safetensors,
+        evaluation_rows.npy, result.json) and the prepared data that its config names
+Writes  runs/NAME/report/checkpoints.json, sealed with the time; with --freeze, a copy of it as checkpoints_NAME.json
+        beside this script
+Needs   torch; every run of the study finished, and the device that it was scored on: other arithmetic is another score
+About   10 seconds a run of `demo` on two CPU cores
+
+    verify_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
+
+Of each run: code, config, weights and row statistics are those that its result names; the model, loaded anew and scored
+by the run directory's own unchanged train.py, gives evaluation_rows.npy byte for byte and the score of result.json.
+Exit 1: a run does not. What was found is written also then, and the confirmation stays closed (../confirmation).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from devices import add_device_arguments, reserve_device  # noqa: E402
+from evidence import (  # noqa: E402
+    Checks, first_difference, freeze_json, input_list, read_json, run_script, sha256_bytes,
+)
+from research.matched_training.saved_runs import SavedRun, device_facts, run_names  # noqa: E402
+from research.matched_training.sealed import write_sealed  # noqa: E402
+
+
+def rescore(saved):
+    """(findings, facts) of a run whose files are unchanged: its saved model under its own official score."""
+    from frozen_arrays import npy_bytes
+
+    forward, config = saved.forward(), saved.config
+    rows = config["evaluation"]["targets"] // config["packing"]["context"]
+    validation = saved.train.Split(saved.data, "validation", saved.train.best_fit_crop, config, rows)
+    statistics = saved.score(forward, validation.reader)
+    score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(npy_bytes(statistics))
+    found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(validation.plan),
+             "weights": saved.train.weights_digest(forward.model), "score": score}
+    expected = {**saved.result["digests"], "score": saved.result["score"]}
+    differences = [first_difference(expected[name], found[name], name) for name in found]
+    facts = {"rescored_rows_sha256": rows_sha256, "rescored": score,
+             "forward_positions": rows * config["packing"]["context"]}
+    return list(filter(None, differences)), facts
+
+
+def check_run(checks, path, device):
+    """Check one run directory, printing each finding; its entry in the evidence."""
+    saved = SavedRun(path, device)
+    findings, facts = saved.changes(), {}
+    if not findings:
+        findings, facts = rescore(saved)
+    bits = saved.result["score"]["bits_per_byte"]
+    verdict = "not reproduced" if findings else "reproduced, row by row"
+    checks.expect(not findings, f"{saved.name}: {bits:.8f} bits per byte {verdict}")
+    for finding in findings:
+        print(f"     {finding}")
+    return {"files": saved.files, "findings": findings, "score": saved.result["score"], **facts}
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    add_device_arguments(parser)
+    parser.add_argument("--freeze", action="store_true", help="copy the evidence to research/matched_training/")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    options = parser.parse_args(argv)
+    device, root, study, checks = reserve_device(options), options.root.resolve(), options.study, Checks()
+    protocol_path = root / f"protocols/{study}.json"
+    protocol = read_json(protocol_path)
+    runs = {name: check_run(checks, root / "runs" / study / name, device) for name in run_names(protocol)}
+    content = {"study": study, "inputs": input_list([protocol_path], root), "environment": device_facts(device),
+               "runs": runs}
+    path = root / f"runs/{study}/report/checkpoints.json"
+    record = write_sealed(path, content, "verify_checkpoints.py", replace=True)
+    if options.freeze:
+        freeze_json(root / f"research/matched_training/checkpoints_{study}.json", record)
+    print(f"checkpoint evidence of {record['sealed_at']}: {path}")
+    return checks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

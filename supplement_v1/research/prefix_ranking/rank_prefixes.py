@@ -1,0 +1,203 @@
+"""Would a shorter prefix of the official score rank the models differently, and more so than chance?
+
+Every checkpoint at hand is scored on the whole official population and on fixed prefixes of it, from the row statistics
+that its run kept; no model is run. A reversal is a pair of checkpoints that a prefix orders the other way. Each run's
+difference from its same-seed baseline is held against that on random row subsets of the prefix's size. Paper
+section 5.6.
+
+    rank_prefixes.py --study NAME [--also RUN_DIRECTORY ...] [--freeze]
+
+Reads   protocols/{NAME,evaluation_NAME}.json (section `prefix_ranking`: prefixes in targets, subsets, seed);
+        runs/NAME/<run>/{result.json,evaluation_rows.npy}, and the same of other runs named by --also
+Writes  runs/NAME/report/{rankings.json,rankings.png}; with --freeze beside this script NAME.json,
+        NAME_counts.npy (rows, 3: supplied bytes, raw bytes, targets) and NAME_nats.npy (checkpoints, rows)
+Needs   NumPy, matplotlib, tabulate. A few seconds
+
+Exit 1: a score is not reproduced within 4e-9 bits per byte.
+"""
+
+import argparse
+import itertools
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+import numpy as np  # noqa: E402
+
+from evidence import (  # noqa: E402
+    InputError, input_list, read_json, require_digest, require_keys, run_script, write_json,
+)
+from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
+from resampling import bits_per_byte, interval, shuffled, units  # noqa: E402
+
+TOLERANCE = 4e-9
+
+# ------------------------------------------------------------------------------------------- inputs
+
+
+def read_section(path, row_targets, rows):
+    """(prefixes in rows, subsets, seed) of the protocol's section; InputError names what is wrong."""
+    where = f"{path}: prefix_ranking"
+    section = read_json(path).get("prefix_ranking")
+    require_keys(section, {"prefixes", "subsets", "seed"}, where)
+    for key, least in (("subsets", 1), ("seed", 0)):
+        if type(section[key]) is not int or section[key] < least:
+            raise InputError(f"{where}.{key}: expected an integer of {least} or more, found {section[key]!r}")
+    prefixes = section["prefixes"]
+    if not isinstance(prefixes, list) or not prefixes or sorted(set(prefixes)) != prefixes:
+        raise InputError(f"{where}.prefixes: expected rising numbers of targets, found {prefixes!r}")
+    for targets in prefixes:
+        if targets % row_targets or not 0 < targets < rows * row_targets:
+            raise InputError(f"{where}.prefixes: expected multiples of a row's {row_targets} targets, fewer than the "
+                             f"score's {rows * row_targets}; found {targets}")
+    return [targets // row_targets for targets in prefixes], section["subsets"], section["seed"]
+
+
+def read_checkpoints(directories):
+    """[(name, result, float64 (rows, 4))] of finished runs; InputError when one is not as its result records."""
+    found = []
+    for directory in directories:
+        result, path = read_json(directory / "result.json"), directory / "evaluation_rows.npy"
+        require_digest(path, result["digests"]["evaluation_rows.npy"])
+        found.append((directory.name, result, np.load(path)))
+    if len({name for name, _, _ in found}) < len(found):
+        raise InputError(f"two checkpoints share a name: {', '.join(name for name, _, _ in found)}")
+    return found
+
+
+def one_population(checkpoints):
+    """int64 (rows, 3), the counts that all checkpoints share; InputError names one that scored other rows."""
+    first, result, statistics = checkpoints[0]
+    counts = statistics[:, 1:].astype(np.int64)
+    for name, other, rows in checkpoints:
+        if other["digests"]["evaluation_plan"] != result["digests"]["evaluation_plan"] or not np.array_equal(
+                rows[:, 1:], counts):
+            raise InputError(f"{name}: scored other rows than {first}; only one population can be ranked")
+    return counts
+
+
+# ---------------------------------------------------------------------------------------- rankings
+
+
+def ranking(names, scores):
+    """Names from best to worst; equal scores stay in the given order."""
+    return [names[index] for index in np.argsort(scores, kind="stable")]
+
+
+def reversals(names, full, prefix):
+    """[[a, b]]: pairs that the prefix orders the other way than the whole population."""
+    pairs = itertools.combinations(range(len(names)), 2)
+    return [[names[a], names[b]] for a, b in pairs if (full[a] - full[b]) * (prefix[a] - prefix[b]) < 0]
+
+
+def references(checkpoints):
+    """[(index, index of its same-seed baseline)] of the checkpoints that have one and are none."""
+    conditions = [(result["condition"], result["seed"]) for _, result, _ in checkpoints]
+    return [(index, conditions.index(("baseline", seed))) for index, (condition, seed) in enumerate(conditions)
+            if condition != "baseline" and ("baseline", seed) in conditions]
+
+
+def subset_scores(nats, size, prefixes, subsets, seed):
+    """float64 (prefixes, checkpoints, subsets): scores of random rows, as many as each prefix has.
+
+    nats: int64 units (checkpoints, rows); size: int64 (rows,). A smaller subset is the beginning of a larger one.
+    """
+    ends, scores = np.array(prefixes) - 1, np.empty((len(prefixes), len(nats), subsets))
+    for subset in range(subsets):
+        order = shuffled([seed, subset], len(size))
+        scores[:, :, subset] = bits_per_byte(nats[:, order].cumsum(axis=1)[:, ends], size[order].cumsum()[ends]).T
+    return scores
+
+
+def rank(checkpoints, counts, prefixes, subsets, seed, row_targets):
+    """The evidence without its inputs and files."""
+    names = [name for name, _, _ in checkpoints]
+    nats, size = units(np.stack([rows[:, 0] for _, _, rows in checkpoints])), counts[:, 0]
+    full = bits_per_byte(nats.sum(axis=1), size.sum())
+    drawn, entries, contrasts = subset_scores(nats, size, prefixes, subsets, seed), [], []
+    for place, rows in enumerate(prefixes):
+        scores = bits_per_byte(nats[:, :rows].sum(axis=1), size[:rows].sum())
+        entries.append({"rows": rows, "targets": rows * row_targets, "scores": dict(zip(names, scores.tolist())),
+                        "ranking": ranking(names, scores), "reversals": reversals(names, full, scores)})
+        for one, base in references(checkpoints):
+            bounds = interval(drawn[place, one] - drawn[place, base])
+            value = float(scores[one] - scores[base])
+            contrasts.append({"checkpoint": names[one], "reference": names[base], "targets": rows * row_targets,
+                              "prefix": value, "full": float(full[one] - full[base]), "subsets_95": bounds,
+                              "outside": not bounds[0] <= value <= bounds[1]})
+    official = {name: result["score"]["bits_per_byte"] for name, result, _ in checkpoints}
+    rebuilt = dict(zip(names, full.tolist()))
+    return {"rows": len(size), "targets": len(size) * row_targets, "subsets": subsets, "seed": seed,
+            "tolerance": TOLERANCE, "official": official, "scores": rebuilt, "ranking": ranking(names, full),
+            "largest_difference": max(abs(rebuilt[name] - official[name]) for name in names),
+            "pairs": len(names) * (len(names) - 1) // 2, "prefixes": entries, "contrasts": contrasts}
+
+
+# ----------------------------------------------------------------------------------------- results
+
+
+def finding(evidence):
+    """The result in one sentence."""
+    count = sum(len(entry["reversals"]) for entry in evidence["prefixes"])
+    outside = sum(contrast["outside"] for contrast in evidence["contrasts"])
+    return (f"{count} reversals among {evidence['pairs']} pairs in {len(evidence['prefixes'])} prefixes; {outside} of "
+            f"{len(evidence['contrasts'])} contrasts lie outside what 95 % of random subsets of their size give.")
+
+
+def table(evidence):
+    """Scores of the whole population and of each prefix, as text."""
+    from tabulate import tabulate
+
+    columns = [entry["scores"] for entry in evidence["prefixes"]]
+    rows = [[name, f"{evidence['scores'][name]:.6f}", *(f"{scores[name]:.6f}" for scores in columns)]
+            for name in evidence["ranking"]]
+    rows.append(["reversals", "", *(len(entry["reversals"]) for entry in evidence["prefixes"])])
+    sizes = [f"{entry['targets']:,}" for entry in evidence["prefixes"]]
+    return tabulate(rows, ["bits per byte, best first", f"all {evidence['targets']:,}", *sizes], disable_numparse=True,
+                    colalign=("left", *["right"] * (len(sizes) + 1)))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    parser.add_argument("--also", nargs="+", type=Path, default=[], metavar="DIR", help="other run directories")
+    parser.add_argument("--freeze", action="store_true", help="write the evidence and its arrays beside this script")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    options = parser.parse_args(argv)
+    protocol_paths = [options.root / f"protocols/{prefix}{options.study}.json" for prefix in ("", "evaluation_")]
+    row_targets = read_json(protocol_paths[0])["packing"]["context"]
+    study = options.root / "runs" / options.study
+    finished = sorted(path.parent for path in study.glob("*/result.json"))
+    if not finished:
+        raise InputError(f"{study}: no finished run; run `make run-all STUDY={options.study}` first")
+    checkpoints = read_checkpoints([*finished, *options.also])
+    counts = one_population(checkpoints)
+    settings = read_section(protocol_paths[1], row_targets, len(counts))
+    runs = [{"run": name, "condition": result["condition"], "seed": result["seed"],
+             "rows": result["digests"]["evaluation_rows.npy"]} for name, result, _ in checkpoints]
+    evidence = {"study": options.study, "runs": runs, "inputs": input_list(protocol_paths, options.root),
+                "evaluation_plan": checkpoints[0][1]["digests"]["evaluation_plan"],
+                **rank(checkpoints, counts, *settings, row_targets)}
+    nats = np.stack([rows[:, 0] for _, _, rows in checkpoints])
+    files = {f"{options.study}_{name}.npy": npy_bytes(a) for name, a in (("counts", counts), ("nats", nats))}
+    evidence["files"] = digests(files)
+
+    from ranking_figure import draw
+
+    print(f"{finding(evidence)}\n\n{table(evidence)}\n")
+    out = study / "report"
+    write_json(out / "rankings.json", evidence)
+    figure = draw(evidence, out / "rankings.png")
+    if options.freeze:
+        freeze(HERE / f"{options.study}.json", evidence, files)
+    false = evidence["largest_difference"] > TOLERANCE
+    print(f"{'FALSE' if false else 'ok'} scores rebuilt within {evidence['largest_difference']:.1e} bits per byte")
+    print(f"results: {out / 'rankings.json'}, {figure}")
+    return 1 if false else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

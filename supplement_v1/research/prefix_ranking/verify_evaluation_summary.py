@@ -1,0 +1,196 @@
+"""Are the frozen rankings, reversals and subset intervals what the retained row statistics give?
+
+From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast
+and random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit.
+Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9. The
+arrays must be, byte for byte, the row statistics whose SHA-256 each run names. Nothing of the repository but evidence.py
+is needed; protocols and results are compared where they are there.
+
+    verify_evaluation_summary.py [FILE.json ...] [--root DIR]
+
+Reads   the JSON files beside this script, or the files named, and NAME_{counts,nats}.npy beside them; below --root
+        protocols/{NAME,evaluation_NAME}.json and research/matched_training/NAME.json, each if it is there
+Writes  nothing
+Needs   NumPy and evidence.py, beside this script or two folders up. About a second a file
+
+A line a part, with its first value that differs. Exit 1: one differs.
+"""
+
+import argparse
+import io
+import math
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
+
+import numpy as np  # noqa: E402
+
+from evidence import (  # noqa: E402
+    Checks, InputError, canonical_json, first_difference, parse_json, read_json, run_script, sha256_bytes,
+)
+
+LARGEST_TOLERANCE = 4e-9
+
+
+def read_array(checks, path, found, name):
+    """An array that the evidence names, its digest checked; InputError when it is missing."""
+    file = f"{path.stem}_{name}.npy"
+    if file not in found["files"] or not path.with_name(file).exists():
+        raise InputError(f"{path.with_name(file)}: missing, or not among the evidence's files")
+    data = path.with_name(file).read_bytes()
+    digest = sha256_bytes(data)
+    checks.expect(digest == found["files"][file], f"{file}: SHA-256 {digest[:16]}, {len(data):,} bytes")
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def score(unit_sum, byte_sum):
+    """Bits per byte of integer sums (or int64 arrays of them)."""
+    return unit_sum / 2**30 / (math.log(2) * byte_sum)
+
+
+def central_95(values):
+    """[2.5 %, 97.5 %], between order statistics."""
+    ordered, bounds = sorted(values), []
+    for numerator in (1, 39):
+        place, rest = divmod((len(ordered) - 1) * numerator, 40)
+        above = ordered[min(place + 1, len(ordered) - 1)]
+        bounds.append(ordered[place] + (above - ordered[place]) * (rest / 40))
+    return bounds
+
+
+class Population:
+    """Row statistics of all checkpoints: units int64 (checkpoints, rows), bytes int64 (rows,)."""
+
+    def __init__(self, found, counts, nats):
+        self.names, self.runs = [run["run"] for run in found["runs"]], found["runs"]
+        self.units, self.bytes = np.rint(nats * 2.0**30).astype(np.int64), counts[:, 0]
+        self.subsets, self.seed = found["subsets"], found["seed"]
+
+    def scores(self, rows):
+        """{checkpoint: bits per byte} of the rows chosen by a slice or by numbers."""
+        size = int(self.bytes[rows].sum())
+        return {name: score(sum(of_run[rows].tolist()), size) for name, of_run in zip(self.names, self.units)}
+
+    def orders(self):
+        """The random orders of all rows whose beginnings are the subsets, int64 (subsets, rows)."""
+        rows = len(self.bytes)
+        keys = [np.random.PCG64([self.seed, subset]).random_raw(rows) for subset in range(self.subsets)]
+        return np.stack([np.lexsort((np.arange(rows), of_subset)) for of_subset in keys])
+
+    def reversals(self, full, prefix):
+        pairs = [(a, b) for place, a in enumerate(self.names) for b in self.names[place + 1 :]]
+        return [[a, b] for a, b in pairs if full[a] < full[b] and prefix[a] > prefix[b]
+                or full[a] > full[b] and prefix[a] < prefix[b]]
+
+    def references(self):
+        """[(checkpoint, its same-seed baseline)] where there is one."""
+        baselines = {run["seed"]: run["run"] for run in reversed(self.runs) if run["condition"] == "baseline"}
+        return [(run["run"], baselines[run["seed"]]) for run in self.runs
+                if run["condition"] != "baseline" and run["seed"] in baselines]
+
+    def contrasts(self, full, prefix, rows, orders):
+        """The contrasts of one prefix, without its number of targets."""
+        picked, found = orders[:, :rows], []
+        sizes = self.bytes[picked].sum(axis=1)
+        drawn = dict(zip(self.names, (score(of_run[picked].sum(axis=1), sizes) for of_run in self.units)))
+        for name, base in self.references():
+            bounds, value = central_95((drawn[name] - drawn[base]).tolist()), prefix[name] - prefix[base]
+            found.append({"checkpoint": name, "reference": base, "prefix": value, "full": full[name] - full[base],
+                          "subsets_95": bounds, "outside": value < bounds[0] or value > bounds[1]})
+        return found
+
+
+def check_numbers(checks, found, population):
+    """Scores, rankings, reversals and contrasts, value by value."""
+    full, orders = population.scores(slice(None)), population.orders()
+    apart = max(abs(full[name] - found["official"][name]) for name in full)
+    checks.expect(apart == found["largest_difference"] and apart <= found["tolerance"] <= LARGEST_TOLERANCE,
+                  f"official scores: rebuilt within {apart:.1e} bits per byte")
+    row_targets = found["targets"] // found["rows"]
+    expected = {"scores": full, "ranking": sorted(full, key=full.get), "pairs": math.comb(len(full), 2),
+                "targets": found["rows"] * row_targets}
+    difference = first_difference({key: found[key] for key in expected}, expected, "population")
+    checks.expect(not difference, f"population: {difference or f'{len(full)} checkpoints ranked'}")
+    contrasts = []
+    for entry in found["prefixes"]:
+        rows = entry["rows"]
+        scores, targets = population.scores(slice(rows)), rows * row_targets
+        expected = {"rows": rows, "targets": targets, "scores": scores, "ranking": sorted(scores, key=scores.get),
+                    "reversals": population.reversals(full, scores)}
+        difference = first_difference(entry, expected, "prefix")
+        checks.expect(not difference, f"first {targets:,} targets: "
+                                      f"{difference or str(len(expected['reversals'])) + ' reversals'}")
+        contrasts += [{**contrast, "targets": targets} for contrast in population.contrasts(full, scores, rows, orders)]
+    difference = first_difference(found["contrasts"], contrasts, "contrasts")
+    outside = sum(contrast["outside"] for contrast in contrasts)
+    checks.expect(not difference, f"contrasts: {difference or f'{len(contrasts)} rebuilt, {outside} outside'}")
+
+
+def check_rows(checks, found, counts, nats):
+    """That nats and counts together are the evaluation_rows.npy of each run."""
+    for run, of_run in zip(found["runs"], nats):
+        file = io.BytesIO()
+        np.save(file, np.column_stack([of_run, counts]).astype(np.float64))
+        digest = sha256_bytes(file.getvalue())
+        checks.expect(digest == run["rows"], f"{run['run']}: row statistics, SHA-256 {digest[:16]}")
+
+
+def there(path):
+    """The JSON at a path, or None, which is said."""
+    if path.exists():
+        return read_json(path)
+    print(f"left out {path.name}: not here")
+    return None
+
+
+def check_sources(checks, found, root):
+    """Prefixes, subsets and row size are the protocols', scores and row statistics the frozen results', where there."""
+    study = found["study"]
+    protocol, evaluation = (there(root / f"protocols/{prefix}{study}.json") for prefix in ("", "evaluation_"))
+    if protocol and evaluation:
+        context, section = protocol["packing"]["context"], evaluation["prefix_ranking"]
+        stated = {"prefixes": [entry["targets"] for entry in found["prefixes"]], "seed": found["seed"],
+                  "subsets": found["subsets"], "targets": found["targets"]}
+        difference = first_difference(stated, {**section, "targets": found["rows"] * context}, "protocol")
+        checks.expect(not difference, difference or f"protocol: prefixes, seed, subsets, rows of {context} targets")
+    if results := there(root / f"research/matched_training/{study}.json"):
+        own = [run for run in found["runs"] if run["run"] in results["runs"]]
+        stated = {run["run"]: [found["official"][run["run"]], run["rows"], found["evaluation_plan"]] for run in own}
+        frozen = {name: [result["score"]["bits_per_byte"], result["digests"]["evaluation_rows.npy"],
+                         result["digests"]["evaluation_plan"]] for name, result in results["runs"].items()}
+        difference = first_difference(stated, frozen, "results")
+        checks.expect(not difference, difference or f"results: scores and rows of {len(frozen)} frozen runs")
+
+
+def verify(checks, path, root):
+    """All checks of one evidence file."""
+    data = path.read_bytes()
+    found = parse_json(data, path)
+    checks.expect(data == canonical_json(found), f"{path.name}: canonical JSON, {len(data):,} bytes")
+    try:
+        counts, nats = (read_array(checks, path, found, name) for name in ("counts", "nats"))
+        shaped = counts.shape == (found["rows"], 3) and nats.shape == (len(found["runs"]), found["rows"])
+        checks.expect(shaped and np.isfinite(nats).all() and (counts >= 0).all(),
+                      f"arrays: {len(nats)} checkpoints, {len(counts):,} rows")
+        if shaped:
+            check_rows(checks, found, counts, nats)
+            check_numbers(checks, found, Population(found, counts, nats))
+            check_sources(checks, found, root)
+    except (KeyError, TypeError, IndexError, ValueError, ZeroDivisionError) as error:
+        checks.expect(False, f"{path.name}: not the evidence of this question: {type(error).__name__}: {error}")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all evidence beside this script")
+    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
+    options, checks = parser.parse_args(argv), Checks()
+    for path in options.files or sorted(HERE.glob("*.json")):
+        verify(checks, path, options.root)
+    return checks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,176 @@
+"""What did a study cost: seconds, positions, FLOPs, memory, and attempts that led to nothing?
+
+Reads   runs/NAME/: <run>/result.json, ledger.jsonl (run_all.py), and what scorings wrote (report/checkpoints.json,
+        report/confirmation.json, windows/); runs/sweep_NAME/ (sweep.py); protocols/NAME.json
+Writes  with --freeze, NAME.json beside this script: every record, and the totals
+Needs   Python's standard library and tabulate. A second
+
+    python research/resources/sum_resources.py --study demo [--runs DIR] [--freeze]
+
+--freeze wants every run of the protocol finished, no reservation open, and the results to be those frozen in
+../matched_training/NAME.json where that is there. What no record holds is listed under `not_recorded`, never guessed.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from evidence import (  # noqa: E402
+    InputError, canonical_json, freeze_json, input_list, read_json, run_script, sha256_bytes,
+)
+from protocol import find_protocol  # noqa: E402
+from source_records import read_records, sources  # noqa: E402
+
+ALWAYS = (
+    "CPU time of preparation, audits and analyses",
+    "peak memory of scorings after training",
+    "reservations and process starts of scorings and of the sweep, which run outside the ledger",
+    "scorings repeated or broken off: of each kind and run one record stays",
+)
+
+
+def known_sum(values):
+    """Exact sum, or None when one of them is not recorded."""
+    values = list(values)
+    return None if None in values else math.fsum(values)
+
+
+# -------------------------------------------------------------------------------------------- totals
+
+
+def training_totals(records):
+    """Sums over finished trainings; positions are those that went forward and backward."""
+    seconds = {key: math.fsum(r["seconds"][key] for r in records) for key in ("timed", "loop", "score", "run")}
+    return {"number": len(records), "updates": sum(r["updates"] for r in records),
+            "training_positions": sum(r["targets"] for r in records), "seconds": seconds,
+            "effective_targets": sum(r["effective_targets"] for r in records),
+            "training_flops": sum(r["total_flops"] for r in records),
+            "attempts": sum(r["attempts"] for r in records),
+            "peak_bytes": max(r["peak_bytes"] for r in records)}
+
+
+def scoring_totals(records, flops_per_token):
+    """Sums over scorings: a forward position costs a third of a trained one, as in the paper."""
+    flops = sum(flops_per_token[r["run"]] * r["forward_positions"] for r in records)
+    return {"number": len(records), "forward_positions": sum(r["forward_positions"] for r in records),
+            "forward_flops": flops // 3, "seconds": known_sum(r["seconds"] for r in records)}
+
+
+def reservation_totals(reservations, with_result):
+    """Sums by outcome. A finished one whose result is not at hand, or was made anew by a later one, is `discarded`."""
+    last = {r["run"]: r["attempt"] for r in reservations if r["outcome"] == "finished" and r["run"] in with_result}
+    groups = {}
+    for r in reservations:
+        dropped = r["outcome"] == "finished" and last.get(r["run"]) != r["attempt"]
+        groups.setdefault("discarded" if dropped else r["outcome"], []).append(r["seconds"])
+    return {outcome: {"number": len(seconds), "without_seconds": seconds.count(None),
+                      "seconds": math.fsum(s for s in seconds if s is not None)} for outcome, seconds in groups.items()}
+
+
+def by_kind(records):
+    """{kind: its records}."""
+    groups = {}
+    for record in records:
+        groups.setdefault(record["kind"], []).append(record)
+    return groups
+
+
+def total(records):
+    """All totals of a study's records."""
+    trainings, scorings = records["trainings"], records["scorings"]
+    flops = {record["name"]: record["flops_per_token"] for record in trainings}
+    reservations, logged = records["reservations"], records["unfinished"]
+    return {
+        "trainings": {kind: training_totals(group) for kind, group in by_kind(trainings).items()},
+        "scorings": {kind: scoring_totals(group, flops) for kind, group in by_kind(scorings).items()},
+        "forward_positions": sum(record["forward_positions"] for record in scorings),
+        "training_positions": sum(record["targets"] for record in trainings),
+        "peak_bytes": max(record["peak_bytes"] for record in trainings),
+        "reservations": None if reservations is None else reservation_totals(reservations, set(flops)),
+        "unfinished": {"number": len(logged), **{key: sum(r[key] for r in logged) for key in ("updates", "targets")},
+                       "seconds": math.fsum(r["seconds"] for r in logged)},
+    }
+
+
+def not_recorded(records, folder):
+    """What the totals leave out because no record has it, in words."""
+    kinds = sorted({r["kind"] for r in records["scorings"] if r["seconds"] is None})
+    found = [*ALWAYS, *(f"seconds of scorings: {kind}" for kind in kinds)]
+    if records["reservations"] is None:
+        found.append("reservations: no ledger.jsonl, so attempts that left no result are unknown")
+    lost = sum(r["seconds"] is None for r in records["reservations"] or ())
+    if lost:
+        found.append(f"seconds of {lost} reservations whose runner was killed")
+    if records["unfinished"]:
+        found.append("a last update of each unfinished training, if one was under way")
+    if (folder / "report/confirmation_began.json").exists() and not (folder / "report/confirmation.json").exists():
+        found.append("forward positions of a confirmation scoring that was broken off")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- main
+
+
+def require_whole(protocol, records, frozen):
+    """InputError unless every run is finished, none is under way, and the results are the frozen ones if there are."""
+    names = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
+    wanted = [f"{condition}_s{seed}" for seed in protocol["seeds"] for condition in protocol["conditions"]]
+    for name in [name for name in wanted if name not in names]:
+        raise InputError(f"{name}: not finished; run `make run-all STUDY={protocol['study']}` before --freeze")
+    for record in records["reservations"] or ():
+        if record["outcome"] == "open":
+            raise InputError(f"{record['run']}: attempt {record['attempt']} has no end in the ledger: it runs, or its "
+                             " runner was killed; run_all.py writes the end when it is run again")
+    for name, result in (read_json(frozen)["runs"] if frozen.exists() else {}).items():
+        if name not in names or names[name]["sha256"] != sha256_bytes(canonical_json(result)):
+            raise InputError(f"{frozen}: runs.{name}: not the result.json under --runs: other runs were frozen")
+
+
+def print_totals(totals):
+    from tabulate import tabulate
+
+    rows = [[kind, t["number"], f"{t['training_positions']:,}", f"{t['training_flops']:.4g}",
+             *(f"{t['seconds'][key]:,.1f}" for key in ("timed", "loop", "run")), f"{t['peak_bytes'] / 2**20:,.0f}"]
+            for kind, t in totals["trainings"].items()]
+    print(tabulate(rows, ["trainings", "number", "positions", "FLOPs", "timed s", "loop s", "run s", "peak MiB"],
+                   disable_numparse=True), end="\n\n")
+    rows = [[kind, t["number"], f"{t['forward_positions']:,}", f"{t['forward_flops']:.4g}",
+             "not recorded" if t["seconds"] is None else f"{t['seconds']:,.1f}"]
+            for kind, t in totals["scorings"].items()]
+    print(tabulate(rows, ["scorings", "number", "forward positions", "FLOPs", "s"], disable_numparse=True), end="\n\n")
+    rows = [[outcome, t["number"], f"{t['seconds']:,.1f}", t["without_seconds"]]
+            for outcome, t in (totals["reservations"] or {}).items()]
+    print(tabulate(rows, ["reservations", "number", "s", "without seconds"], disable_numparse=True), end="\n\n")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="default: runs")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    parser.add_argument("--freeze", action="store_true", help="write research/resources/NAME.json")
+    options = parser.parse_args(argv)
+    protocol, path = find_protocol(options.study, options.root / "protocols")
+    study, folder = protocol["study"], (options.runs or options.root / "runs") / protocol["study"]
+    records = read_records(folder)
+    totals = total(records)
+    print_totals(totals)
+    inputs = sorted([*input_list([path], options.root), *sources(folder)], key=lambda entry: entry["path"])
+    evidence = {"study": study, "inputs": inputs, "records": records, "totals": totals,
+                "not_recorded": not_recorded(records, folder)}
+    print(*(f"not recorded: {line}" for line in evidence["not_recorded"]), sep="\n")
+    out = options.root / f"research/resources/{study}.json"
+    if options.freeze:
+        require_whole(protocol, records, options.root / f"research/matched_training/{study}.json")
+        freeze_json(out, evidence)
+    print(f"evidence: {out}" if options.freeze else "nothing written; --freeze writes the evidence")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,224 @@
+"""Do the totals of the frozen resource ledgers follow from their records, and do the records agree with each other?
+
+    python research/resources/verify_resources.py [--study NAME ...]
+
+Reads   NAME.json beside this script (sum_resources.py --freeze) and, where they are there, frozen files that hold the
+        same numbers: ../matched_training/{NAME,sweep_NAME,checkpoints_NAME}.json, ../confirmation/NAME.json,
+        ../source_windows/NAME_POPULATION.json, and the protocol
+Writes  nothing; prints the totals as the README's table lines
+Needs   Python's standard library. About a second; no runs/
+
+That a measured second or byte is what the machine took, no relation can tell: it is compared with the other frozen
+files. Exit 1 names what is false.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from evidence import (  # noqa: E402
+    Checks, InputError, canonical_json, first_difference, read_json, require_keys, run_script, sha256_bytes,
+    sha256_file,
+)
+from rebuilt_totals import SECONDS, rebuilt  # noqa: E402
+
+SWEPT = ("updates", "targets", "peak_bytes")
+# What run_all.py writes: whether an exit status can stand beside an outcome.
+OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finished": lambda status: status == 0,
+            "interrupted": lambda status: status is not None,
+            "killed": lambda status: status is not None and status < 0, "lost": lambda status: status is None}
+KEYS = ("inputs", "not_recorded", "records", "study", "totals")
+
+
+def equal(checks, what, stated, found):
+    """A check that the stated value is the one derived, naming the first place where it is not."""
+    difference = first_difference(stated, found, what)
+    checks.expect(difference is None, difference or f"{what}: {found if isinstance(found, (int, float)) else 'equal'}")
+
+
+# ------------------------------------------------------------------------------------------- records
+
+
+def check_training(checks, record):
+    """What must hold inside the record of one training."""
+    name, seconds = record["name"], record["seconds"]
+    checks.expect(0 <= seconds["timed"] <= seconds["loop"] and 0 <= seconds["score"] and
+                  seconds["loop"] + seconds["score"] <= seconds["run"],
+                  f"{name}: seconds: " + ", ".join(f"{key} {seconds[key]:.3f}" for key in SECONDS))
+    context, rest = divmod(record["targets"], record["rows"])
+    per_update, rows_rest = divmod(record["rows"], record["updates"])
+    checks.expect(rest == rows_rest == 0 < context, f"{name}: {record['targets']} targets = "
+                  f"{record['updates']} updates of {per_update} rows of {context}")
+    equal(checks, f"{name}: total_flops", record["total_flops"], record["flops_per_token"] * record["targets"])
+    checks.expect(0 < record["effective_targets"] <= record["targets"] and record["peak_bytes"] > 0 and
+                  record["attempts"] > 0 < record["scored_rows"] and record["flops_per_token"] % 3 == 0,
+                  f"{name}: {record['effective_targets']} effective targets, {record['attempts']} attempts, "
+                  f"{record['peak_bytes']} bytes at most")
+
+
+def check_scorings(checks, records):
+    """Positions are whole rows of the run's context; the official score is there once a training."""
+    trainings, found = {record["name"]: record for record in records["trainings"]}, []
+    for scoring in records["scorings"]:
+        kind, run = scoring["kind"], scoring["run"]
+        training = trainings[run]
+        context, positions = training["targets"] // training["rows"], scoring["forward_positions"]
+        checks.expect(positions >= 0 == positions % context, f"{kind} of {run}: {positions} positions, whole rows")
+        official = training["scored_rows"] * context
+        if kind == f"official_{training['kind']}":
+            found.append(run)
+            stated, derived = [positions, scoring["seconds"]], [official, training["seconds"]["score"]]
+            equal(checks, f"{kind} of {run}: positions and seconds", stated, derived)
+        elif kind == "checkpoints" and positions:
+            equal(checks, f"{kind} of {run}: positions", positions, official)
+    equal(checks, "trainings with an official score", sorted(found), sorted(trainings))
+
+
+def check_reservations(checks, records):
+    """Attempts number 1, 2, ...; a result's attempts are among them, and their seconds hold its whole run."""
+    by_run = {}
+    for record in records["reservations"]:
+        by_run.setdefault(record["run"], []).append(record)
+    for run, attempts in by_run.items():
+        numbers = [record["attempt"] for record in attempts]
+        checks.expect(numbers == list(range(1, len(numbers) + 1)), f"{run}: reservations {numbers}")
+        wrong = [r["attempt"] for r in attempts if r["outcome"] not in OUTCOMES or
+                 not OUTCOMES[r["outcome"]](r["exit_status"]) or (r["outcome"] == "lost") != (r["seconds"] is None)]
+        checks.expect(not wrong, f"{run}: outcomes that do not fit exit status and seconds: {wrong or 'none'}")
+    for result in records["trainings"]:
+        if result["kind"] != "run":
+            continue
+        attempts = by_run.get(result["name"], [])
+        ends = [i for i, record in enumerate(attempts, 1) if record["outcome"] == "finished"]
+        checks.expect(bool(ends) and result["attempts"] <= ends[-1],
+                      f"{result['name']}: {result['attempts']} attempts in the result, {len(attempts)} in the ledger")
+        own = [record["seconds"] for record in attempts[: ends[-1]][-result["attempts"]:]] if ends else [None]
+        if None not in own:
+            checks.expect(math.fsum(own) >= result["seconds"]["run"] - 0.001,
+                          f"{result['name']}: {math.fsum(own):.3f} s reserved, {result['seconds']['run']:.3f} s run")
+
+
+# ------------------------------------------------------------------------------- other frozen evidence
+
+
+def check_results(checks, records, frozen, _):
+    """Each run is, by SHA-256 and number by number, the result that is frozen in ../matched_training."""
+    runs = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
+    for name, result in frozen["runs"].items():
+        record = runs.get(name, {})
+        equal(checks, f"{name}: SHA-256 of result.json", record.get("sha256"), sha256_bytes(canonical_json(result)))
+        expected = {**{key: result[key] for key in record if key in result},
+                    "scored_rows": result["score"]["rows"], "device": result["environment"]["device"]}
+        equal(checks, f"{name}: numbers of the frozen result", {key: record.get(key) for key in expected}, expected)
+
+
+def check_sweep(checks, records, frozen, study):
+    """Each candidate of the frozen sweep has a training with its numbers."""
+    trainings = {record["name"]: record for record in records["trainings"] if record["kind"] == "sweep"}
+    for candidate in frozen["candidates"]:
+        folder = f"sweep_{study}/" + "context{context}_width{width}_microbatch{microbatch}/run/".format(**candidate)
+        record = next((r for name, r in trainings.items() if name.startswith(folder)), None)
+        found = record and {**{key: record[key] for key in SWEPT}, "loop_seconds": record["seconds"]["loop"]}
+        equal(checks, folder, {key: candidate[key] for key in (*SWEPT, "loop_seconds")}, found)
+
+
+def other_scorings(root, study):
+    """[(kind, run, what a frozen file says of that scoring)] of the frozen evidence that is there."""
+    research, found = root / "research", []
+    path = research / f"matched_training/checkpoints_{study}.json"
+    if path.exists():
+        found += [("checkpoints", run, {"forward_positions": entry.get("forward_positions", 0)})
+                  for run, entry in read_json(path)["content"]["runs"].items()]
+    path = research / f"confirmation/{study}.json"
+    if path.exists():
+        found += [("confirmation", run, {"seconds": entry["seconds"]})
+                  for run, entry in read_json(path)["runs"].items()]
+    for population in ("development", "confirmation"):
+        path = research / f"source_windows/{study}_{population}.json"
+        for entry in read_json(path)["scoring"] if path.exists() else []:
+            found.append((f"windows_{population}", entry["run"], {"forward_positions": entry["forward_positions"]}))
+    return found
+
+
+def check_others(checks, records, root, study):
+    """The records against every other frozen file that holds the same numbers."""
+    for name, check in ((f"{study}.json", check_results), (f"sweep_{study}.json", check_sweep)):
+        path = root / "research/matched_training" / name
+        if path.exists():
+            check(checks, records, read_json(path), study)
+        else:
+            print(f"left out a comparison: no {path}")
+    ours = {(record["kind"], record["run"]): record for record in records["scorings"]}
+    for kind, run, expected in other_scorings(root, study):
+        found = ours.get((kind, run), {})
+        equal(checks, f"{kind} of {run}: as frozen", expected, {key: found.get(key) for key in expected})
+
+
+# ---------------------------------------------------------------------------------------------- main
+
+
+def markdown(evidence):
+    """The README's lines of a study: trainings, scorings, reservations."""
+    study, totals = evidence["study"], evidence["totals"]
+    lines = []
+    for kind, t in totals["trainings"].items():
+        seconds = " | ".join(f"{t['seconds'][key]:,.1f}" for key in ("timed", "loop", "run"))
+        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['training_positions']:,} | "
+                     f"{t['training_flops']:.3e} | {seconds} | {t['peak_bytes'] / 2**20:,.1f} |")
+    for kind, t in totals["scorings"].items():
+        seconds = "not recorded" if t["seconds"] is None else f"{t['seconds']:,.1f}"
+        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['forward_positions']:,} | {t['forward_flops']:.3e} | "
+                     f"{seconds} |")
+    for outcome, t in (totals["reservations"] or {}).items():
+        lines.append(f"| `{study}` | {outcome} | {t['number']} | {t['seconds']:,.1f} |")
+    return lines
+
+
+def check_study(checks, path, root):
+    """All checks of one frozen ledger, then its lines of the README."""
+    evidence = read_json(path)
+    require_keys(evidence, KEYS, path)
+    records = evidence["records"]
+    checks.expect(evidence["study"] == path.stem, f"{path.name}: study {evidence['study']}")
+    strangers = {record["run"] for record in records["scorings"]} - {record["name"] for record in records["trainings"]}
+    checks.expect(not strangers, f"scorings of runs that have no record in trainings: {sorted(strangers) or 'none'}")
+    if strangers:
+        return
+    for record in records["trainings"]:
+        check_training(checks, record)
+    check_scorings(checks, records)
+    unknown = [line for line in evidence["not_recorded"] if line.startswith("reservations:")]
+    checks.expect(bool(unknown) == (records["reservations"] is None), f"reservations: {unknown or 'recorded'}")
+    if records["reservations"] is not None:
+        check_reservations(checks, records)
+    totals = rebuilt(records)
+    for key in sorted({*totals, *evidence["totals"]}):
+        equal(checks, f"total {key}", evidence["totals"].get(key), totals.get(key))
+    for entry in evidence["inputs"]:
+        if entry["path"].startswith("protocols/") and (root / entry["path"]).exists():
+            equal(checks, entry["path"], entry["sha256"], sha256_file(root / entry["path"]))
+    check_others(checks, records, root, path.stem)
+    print("", *markdown(evidence), *(f"not recorded: {line}" for line in evidence["not_recorded"]), "", sep="\n")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", nargs="+", metavar="NAME", help="default: all that are frozen")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    options = parser.parse_args(argv)
+    folder, checks = options.root / "research/resources", Checks()
+    paths = [folder / f"{name}.json" for name in options.study or ()] or sorted(folder.glob("*.json"))
+    if not paths:
+        raise InputError(f"{folder}: nothing is frozen; make it with: sum_resources.py --study NAME --freeze")
+    for path in paths:
+        check_study(checks, path, options.root)
+    return checks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

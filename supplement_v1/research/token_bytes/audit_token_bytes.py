@@ -1,0 +1,229 @@
+"""Which tokens count other bytes in the official score than they stand for, how common are they, what do they change?
+
+The score divides by *supplied* bytes: the UTF-8 length of each token decoded alone, in which every partial character
+becomes U+FFFD, three bytes. The *raw* bytes of a token are the span of its key. (Paper section 8.)
+
+Reads   protocols/NAME.json, data/NAME/{tokenizer,train,validation}/ and, where it is there,
+        research/matched_training/NAME.json
+Writes  with --freeze, NAME.json beside this script: every token whose two lengths differ, its occurrences in the
+        training corpus, in what the baseline feeds the model in a run, and among the targets of the official score
+Needs   torch and numba (loaders/); the study prepared. 5 seconds for `demo`, 10 for `wheels`
+
+    python research/token_bytes/audit_token_bytes.py --study demo [--data DIR] [--freeze]
+
+Exit 1: a supplied or raw table of the prepared data is not what the token's bytes give; it is named.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+
+from evidence import freeze_json, read_json, run_script, sha256_file  # noqa: E402
+from protocol import find_protocol, require_prepared  # noqa: E402
+
+REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
+CLASSES = {
+    "single_byte": "one byte of a longer character",
+    "partial_alone": "several bytes of one character",
+    "partial_and_text": "one partial character beside whole ones",
+    "several_partials": "two partial characters or more",
+}
+FILES = ("tokenizer/bytes_raw.npy", "tokenizer/bytes_supplied.npy", "tokenizer/ranks.txt", "tokenizer/tokenizer.json",
+         *(f"{split}/{name}.npy" for split in ("train", "validation") for name in ("lengths", "refill", "tokens")))
+CHUNK = 512
+REPLACEMENT = len("\ufffd".encode())
+
+# ------------------------------------------------------------------------------------------- tokens
+
+
+def pieces(token):
+    """[(bytes, whether whole characters)] of a token's bytes; each partial character is a piece of its own."""
+    found = []
+    while token:
+        try:
+            token.decode()
+            return [*found, (token, True)]
+        except UnicodeDecodeError as error:
+            if error.start:
+                found.append((token[: error.start], True))
+            found.append((token[error.start : error.end], False))
+            token = token[error.end :]
+    return found
+
+
+def supplied_length(token):
+    """UTF-8 bytes of the token decoded alone."""
+    return sum(len(piece) if whole else REPLACEMENT for piece, whole in pieces(token))
+
+
+def class_of(token):
+    """The key of CLASSES for a token with a partial character."""
+    if len(token) == 1:
+        return "single_byte"
+    whole = [is_whole for _, is_whole in pieces(token)]
+    if whole.count(False) > 1:
+        return "several_partials"
+    return "partial_and_text" if True in whole else "partial_alone"
+
+
+def table_findings(tokens, tables, size):
+    """A line for each entry of a prepared byte table that the tokens' own bytes do not give; specials count 0."""
+    expected = {"supplied": [supplied_length(token) for token in tokens], "raw": [len(token) for token in tokens]}
+    findings = []
+    for name, lengths in expected.items():
+        lengths += [0] * (size - len(tokens))
+        if len(tables[name]) != size:
+            findings.append(f"bytes_{name}.npy: {size} tokens, but {len(tables[name])} entries")
+            continue
+        wrong = np.flatnonzero(tables[name] != lengths).tolist()
+        findings += [f"bytes_{name}.npy: token {i}: expected {lengths[i]}, found {tables[name][i]}" for i in wrong]
+    return findings
+
+
+# ------------------------------------------------------------------------------------------ streams
+
+
+def count_rows(directory, split, protocol, bos, rows, column):
+    """int64 (vocabulary,): occurrences of each token in `column`, a slice, of the baseline's first rows of a split."""
+    from loaders import best_fit_crop
+    from loaders.rows import RowReader
+
+    packing = protocol["packing"]
+    lengths, refill = np.load(directory / split / "lengths.npy"), np.load(directory / split / "refill.npy")
+    tokens, capacity = np.load(directory / split / "tokens.npy", mmap_mode="r"), packing["context"] + 1
+    plan = best_fit_crop.plan(lengths, capacity=capacity, rows=rows, buffer_size=packing["buffer_size"], refill=refill)
+    reader = RowReader(plan, tokens, lengths, bos, capacity)
+    counts = np.zeros(protocol["tokenizer"]["vocabulary"], np.int64)
+    for first in range(0, rows, CHUNK):
+        ids = reader.rows(first, min(first + CHUNK, rows))[:, column]
+        counts += np.bincount(ids.ravel(), minlength=len(counts))
+    return counts
+
+
+def count_streams(directory, protocol, bos):
+    """{stream: int64 (vocabulary,)} of the corpus, a run's inputs and the official score's targets."""
+    training, vocabulary = protocol["training"], protocol["tokenizer"]["vocabulary"]
+    corpus = np.bincount(np.load(directory / "train/tokens.npy"), minlength=vocabulary)
+    corpus[bos] += len(np.load(directory / "train/lengths.npy"))
+    rows = training["updates"] * training["accumulation"] * training["microbatch"]
+    scored = protocol["evaluation"]["targets"] // protocol["packing"]["context"]
+    return {"corpus": corpus, "inputs": count_rows(directory, "train", protocol, bos, rows, slice(None, -1)),
+            "scored": count_rows(directory, "validation", protocol, bos, scored, slice(1, None))}
+
+
+# ----------------------------------------------------------------------------------------- evidence
+
+
+def describe_types(tokens, counts):
+    """[{id, bytes, supplied, raw, class, counts}] of the tokens whose lengths differ, by id."""
+    return [{"id": i, "bytes": token.hex(), "supplied": supplied_length(token), "raw": len(token),
+             "class": class_of(token), "counts": {name: int(counts[name][i]) for name in counts}}
+            for i, token in enumerate(tokens) if supplied_length(token) != len(token)]
+
+
+def summarise(types, counts, tables, bos):
+    """{stream: totals}: tokens with BOS, occurrences of differing types and their share, bytes by both tables."""
+    streams = {}
+    for name, count in counts.items():
+        tokens, differing = int(count.sum()), sum(entry["counts"][name] for entry in types)
+        totals = {kind: int((count * tables[kind]).sum()) for kind in ("supplied", "raw")}
+        streams[name] = {"tokens": tokens, "bos": int(count[bos]), "differing": differing, "share": differing / tokens,
+                         "supplied_bytes": totals["supplied"], "raw_bytes": totals["raw"]}
+    return streams
+
+
+def by_class(types):
+    """{class: number of types and their occurrences in every stream}."""
+    found = {}
+    for name, meaning in CLASSES.items():
+        members = [entry["counts"] for entry in types if entry["class"] == name]
+        counts = {stream: sum(member[stream] for member in members) for stream in ("corpus", "inputs", "scored")}
+        found[name] = {"meaning": meaning, "types": len(members), "counts": counts}
+    return found
+
+
+def score_effect(path):
+    """Bits per byte of every frozen run by both tables; None without frozen results."""
+    if not path.exists():
+        return None
+    runs = {name: result["score"] for name, result in read_json(path)["runs"].items()}
+    keys = ("nats", "supplied_bytes", "raw_bytes", "bits_per_byte", "raw_bits_per_byte")
+    return {name: {**{key: score[key] for key in keys},
+                   "raw_minus_supplied": score["raw_bits_per_byte"] - score["bits_per_byte"]}
+            for name, score in runs.items()}
+
+
+def audit(protocol, protocol_path, directory, results):
+    """(evidence, findings about the prepared byte tables)."""
+    from corpora.tokenizer import read_tokenizer
+
+    for name in FILES:
+        require_prepared(directory / name, protocol["study"])
+    ranks, settings = read_tokenizer(directory / "tokenizer")
+    tokens, bos = sorted(ranks, key=ranks.get), settings["bos"]
+    tables = {name: np.load(directory / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")}
+    findings = table_findings(tokens, tables, settings["vocabulary"])
+    if findings:
+        return None, findings
+    counts = count_streams(directory, protocol, bos)
+    types, score = describe_types(tokens, counts), score_effect(results)
+    named = {f"data/{directory.name}/{name}": directory / name for name in FILES}
+    named[f"protocols/{protocol_path.name}"] = protocol_path
+    if score is not None:
+        named[f"research/matched_training/{results.name}"] = results
+    hidden = sum(not all(whole for _, whole in pieces(token)) for token in tokens) - len(types)
+    return {
+        "study": protocol["study"], "reported": REPORTED,
+        "inputs": [{"path": name, "sha256": sha256_file(path)} for name, path in sorted(named.items())],
+        "vocabulary": settings["vocabulary"], "ordinary_types": len(tokens), "differing_types": len(types),
+        "partial_types_of_equal_length": hidden, "types": types, "classes": by_class(types),
+        "streams": summarise(types, counts, tables, bos), "score": score,
+        "score_left_out": None if score else f"no research/matched_training/{results.name}: the runs are not frozen",
+    }, []
+
+
+def print_summary(evidence):
+    from tabulate import tabulate
+
+    print(f"{evidence['differing_types']} of {evidence['ordinary_types']:,} ordinary types differ "
+          f"(paper, as reported: {REPORTED['differing_types']})\n")
+    rows = [[name, f"{stream['tokens']:,}", f"{stream['differing']:,}", f"{stream['share']:.4%}",
+             f"{stream['supplied_bytes'] / stream['raw_bytes'] - 1:+.4%}"]
+            for name, stream in evidence["streams"].items()]
+    print(tabulate(rows, ["stream", "tokens", "differing", "share", "supplied over raw bytes"], disable_numparse=True))
+    for run, score in (evidence["score"] or {}).items():
+        print(f"{run}: {score['bits_per_byte']:.6f} bits per byte, by raw bytes {score['raw_bits_per_byte']:.6f}")
+    print(evidence["score_left_out"] or "", end="\n" if evidence["score_left_out"] else "")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/, or the path of one")
+    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="prepared data (default: data)")
+    parser.add_argument("--results", type=Path, default=HERE.parent / "matched_training", metavar="DIR",
+                        help="of frozen results (default: research/matched_training)")
+    parser.add_argument("--out", type=Path, default=HERE, metavar="DIR", help="where --freeze writes (default: here)")
+    parser.add_argument("--freeze", action="store_true", help="write NAME.json")
+    options = parser.parse_args(argv)
+    protocol, path = find_protocol(options.study, ROOT / "protocols")
+    study = protocol["study"]
+    evidence, findings = audit(protocol, path, options.data / study, options.results / f"{study}.json")
+    for finding in findings:
+        print(f"FALSE {options.data / study / 'tokenizer'}: {finding}")
+    if findings:
+        return 1
+    print_summary(evidence)
+    if options.freeze:
+        freeze_json(options.out / f"{study}.json", evidence)
+    print(f"evidence: {options.out / f'{study}.json'}" if options.freeze else "nothing written; --freeze writes it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

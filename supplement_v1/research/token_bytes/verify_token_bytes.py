@@ -1,0 +1,235 @@
+"""Do the frozen token byte audits follow from their own bytes and counts and, where data is there, from the data?
+
+    python research/token_bytes/verify_token_bytes.py [--study NAME ...] [--data DIR]
+
+Reads   NAME.json beside this script (audit_token_bytes.py --freeze), ../matched_training/NAME.json and the protocol
+        where they are there, and data/NAME/ where it is prepared
+Writes  nothing; prints the tables of README.md
+Needs   Python's standard library; with prepared data NumPy. A second, with data of both studies half a minute
+
+Always: both lengths and the class of every listed token from its bytes, by this file's own reading of UTF-8; every sum,
+share and score. With data: the tables from ranks.txt, the complete list of differing tokens, and every count, the rows
+by a packer that is this file's own. Without data the counts are bound only by their sums. Exit 1 names what is false.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from evidence import (  # noqa: E402
+    Checks, InputError, first_difference, read_json, require_keys, run_script, sha256_file,
+)
+
+KEYS = ("classes", "differing_types", "inputs", "ordinary_types", "partial_types_of_equal_length", "reported", "score",
+        "score_left_out", "streams", "study", "types", "vocabulary")
+REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
+STREAMS = ("corpus", "inputs", "scored")
+CLASSES = ("single_byte", "partial_alone", "partial_and_text", "several_partials")
+WHOLE = (0x80, 0xBF)
+# First byte, low to high: the ranges that the following bytes of a character must lie in (Unicode, table 3-7).
+FOLLOWING = (
+    (0x00, 0x7F, ()), (0xC2, 0xDF, (WHOLE,)), (0xE0, 0xE0, ((0xA0, 0xBF), WHOLE)), (0xE1, 0xEC, (WHOLE, WHOLE)),
+    (0xED, 0xED, ((0x80, 0x9F), WHOLE)), (0xEE, 0xEF, (WHOLE, WHOLE)), (0xF0, 0xF0, ((0x90, 0xBF), WHOLE, WHOLE)),
+    (0xF1, 0xF3, (WHOLE, WHOLE, WHOLE)), (0xF4, 0xF4, ((0x80, 0x8F), WHOLE, WHOLE)),
+)
+
+
+def equal(checks, what, stated, found):
+    """A check that the stated value is the one derived, naming the first place where it is not."""
+    difference = first_difference(stated, found, what)
+    checks.expect(difference is None, difference or f"{what}: {found if isinstance(found, (int, float)) else 'equal'}")
+
+
+# ------------------------------------------------------------------------------------------- tokens
+
+
+def read_character(data, at):
+    """(end, whether whole) of the character, or of the longest beginning of one, that starts at `at`."""
+    following = next((after for low, high, after in FOLLOWING if low <= data[at] <= high), None)
+    end = at + 1
+    for low, high in following or ():
+        if end == len(data) or not low <= data[end] <= high:
+            return end, False
+        end += 1
+    return end, following is not None
+
+
+def read_token(data):
+    """(bytes when decoded alone, number of partial characters, bytes in whole characters)."""
+    at = partial = whole = 0
+    while at < len(data):
+        end, is_whole = read_character(data, at)
+        whole += (end - at) * is_whole
+        partial += not is_whole
+        at = end
+    return whole + 3 * partial, partial, whole
+
+
+def kind(data):
+    _, partial, whole = read_token(data)
+    if len(data) == 1:
+        return "single_byte"
+    return "several_partials" if partial > 1 else "partial_and_text" if whole else "partial_alone"
+
+
+def check_types(checks, evidence):
+    """Lengths and class of every listed token, and that the list can be a list of differing tokens."""
+    types = evidence["types"]
+    derived = []
+    for entry in types:
+        data = bytes.fromhex(entry["bytes"])
+        derived.append({**entry, "supplied": read_token(data)[0], "raw": len(data), "class": kind(data)})
+    equal(checks, f"lengths and classes of {len(types)} tokens", types, derived)
+    ids = [entry["id"] for entry in types]
+    checks.expect(ids == sorted(set(ids)) and set(ids) <= set(range(evidence["ordinary_types"])),
+                  f"ids rise, below {evidence['ordinary_types']}")
+    same = [entry["id"] for entry in types if entry["supplied"] == entry["raw"]]
+    checks.expect(not same, f"tokens listed though their lengths are equal: {same or 'none'}")
+    single = sorted(entry["bytes"] for entry in types if entry["class"] == "single_byte")
+    checks.expect(single == [f"{byte:02x}" for byte in range(128, 256)], f"all 128 bytes over 7f: {len(single)}")
+    equal(checks, "differing_types", evidence["differing_types"], len(types))
+    equal(checks, "the paper's numbers, as reported", evidence["reported"], REPORTED)
+
+
+def check_sums(checks, evidence):
+    """Totals of every stream and class from the listed tokens."""
+    types, streams = evidence["types"], evidence["streams"]
+    for name in STREAMS:
+        stream, counts = streams[name], [entry["counts"][name] for entry in types]
+        excess = sum(n * (entry["supplied"] - entry["raw"]) for n, entry in zip(counts, types))
+        equal(checks, f"{name}: differing", stream["differing"], sum(counts))
+        equal(checks, f"{name}: share", stream["share"], sum(counts) / stream["tokens"])
+        equal(checks, f"{name}: supplied less raw bytes", stream["supplied_bytes"] - stream["raw_bytes"], excess)
+        checks.expect(min(counts) >= 0 and 0 <= stream["bos"] <= stream["tokens"] - sum(counts) <= stream["raw_bytes"],
+                      f"{name}: {stream['tokens']} tokens, {stream['bos']} of them BOS")
+    equal(checks, "classes", {name: entry["types"] for name, entry in evidence["classes"].items()},
+          {name: sum(entry["class"] == name for entry in types) for name in CLASSES})
+    for name in CLASSES:
+        found = {s: sum(e["counts"][s] for e in types if e["class"] == name) for s in STREAMS}
+        equal(checks, f"{name}: counts", evidence["classes"][name]["counts"], found)
+
+
+# -------------------------------------------------------------------------------------------- score
+
+
+def check_score(checks, evidence, results):
+    """Every run's two scores, and the frozen results where they are there."""
+    study, score = evidence["study"], evidence["score"]
+    if score is None:
+        checks.expect(not results.exists(), f"score left out, because {results} "
+                      f"{'is not there' if not results.exists() else 'was not; it is: freeze the audit anew'}")
+        return
+    stream = evidence["streams"]["scored"]
+    for run, found in score.items():
+        supplied, raw = (found["nats"] / (math.log(2) * found[f"{name}_bytes"]) for name in ("supplied", "raw"))
+        equal(checks, f"{run}: score", found, {**found, **{f"{name}_bytes": stream[f"{name}_bytes"] for name in (
+            "supplied", "raw")}, "bits_per_byte": supplied, "raw_bits_per_byte": raw,
+            "raw_minus_supplied": found["raw_bits_per_byte"] - found["bits_per_byte"]})
+    if results.exists():
+        frozen = {run: {key: result["score"][key] for key in score.get(run, {}) if key in result["score"]}
+                  for run, result in read_json(results)["runs"].items()}
+        ours = {run: {key: found[key] for key in found if key != "raw_minus_supplied"} for run, found in score.items()}
+        equal(checks, f"{study}: scores in {results.name}", frozen, ours)
+    else:
+        print(f"left out the comparison with the frozen results: no {results}")
+
+
+# --------------------------------------------------------------------------------------------- data
+
+
+def check_data(checks, evidence, directory, protocol):
+    """The prepared tables, the list of tokens and every count, derived anew from the prepared data."""
+    import numpy as np
+
+    from recount_tokens import read_ranks, recount
+
+    tokens = read_ranks(directory / "tokenizer/ranks.txt")
+    specials = [0] * (evidence["vocabulary"] - len(tokens))
+    tables = {"supplied": [read_token(token)[0] for token in tokens] + specials, "raw": [*map(len, tokens), *specials]}
+    for name, table in tables.items():
+        equal(checks, f"bytes_{name}.npy", np.load(directory / f"tokenizer/bytes_{name}.npy").tolist(), table)
+    counts, bos = recount(directory, protocol)
+    types = [{"id": i, "bytes": token.hex(), "counts": {name: int(counts[name][i]) for name in STREAMS}}
+             for i, token in enumerate(tokens) if tables["supplied"][i] != tables["raw"][i]]
+    equal(checks, "every differing token and its counts",
+          [{key: entry[key] for key in ("id", "bytes", "counts")} for entry in evidence["types"]], types)
+    hidden = sum(read_token(token)[1] > 0 for token in tokens) - len(types)
+    equal(checks, "partial_types_of_equal_length", evidence["partial_types_of_equal_length"], hidden)
+    equal(checks, "ordinary_types", evidence["ordinary_types"], len(tokens))
+    for name in STREAMS:
+        found = {"tokens": int(counts[name].sum()), "bos": int(counts[name][bos]),
+                 **{f"{kind_}_bytes": int(np.dot(counts[name], table)) for kind_, table in tables.items()}}
+        equal(checks, f"{name}: totals", {key: evidence["streams"][name][key] for key in found}, found)
+    texts = read_json(directory / "prepared.json")["splits"]["train"]["bytes"]
+    equal(checks, "corpus: raw bytes are those of its texts", evidence["streams"]["corpus"]["raw_bytes"], texts)
+
+
+# --------------------------------------------------------------------------------------------- main
+
+
+def check_inputs(checks, evidence, root, data):
+    """Every input that is here has the SHA-256 that the evidence names; results are compared by their scores."""
+    for entry in evidence["inputs"]:
+        folder, _, rest = entry["path"].partition("/")
+        path = {"data": data / rest, "protocols": root / entry["path"]}.get(folder)
+        if path and path.exists():
+            equal(checks, entry["path"], entry["sha256"], sha256_file(path))
+
+
+def markdown(evidence):
+    """The README's lines of a study."""
+    lines = []
+    for name in STREAMS:
+        stream = evidence["streams"][name]
+        excess = stream["supplied_bytes"] / stream["raw_bytes"] - 1
+        lines.append(f"| `{evidence['study']}` | {name} | {stream['tokens']:,} | {stream['differing']:,} | "
+                     f"{100 * stream['share']:.2f} % | {100 * excess:+.2f} % |")
+    for run, score in (evidence["score"] or {}).items():
+        lines.append(f"| `{evidence['study']}` | `{run}` | {score['bits_per_byte']:.4f} | "
+                     f"{score['raw_bits_per_byte']:.4f} | {score['raw_minus_supplied']:+.4f} |")
+    return lines
+
+
+def check_study(checks, path, options):
+    """All checks of one frozen audit, then its lines of the README."""
+    evidence = read_json(path)
+    require_keys(evidence, KEYS, path)
+    study = evidence["study"]
+    checks.expect(study == path.stem, f"{path.name}: study {study}")
+    check_types(checks, evidence)
+    check_sums(checks, evidence)
+    check_score(checks, evidence, options.root / f"research/matched_training/{study}.json")
+    data = options.data or options.root / "data"
+    check_inputs(checks, evidence, options.root, data)
+    directory, protocol = data / study, options.root / f"protocols/{study}.json"
+    if (directory / "prepared.json").exists() and protocol.exists():
+        check_data(checks, evidence, directory, read_json(protocol))
+    else:
+        print(f"left out the data: no {directory if protocol.exists() else protocol}")
+    print("", *markdown(evidence), "", sep="\n")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", nargs="+", metavar="NAME", help="default: all that are frozen")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: data)")
+    parser.add_argument("--folder", type=Path, default=HERE, metavar="DIR", help="of the evidence (default: this one)")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
+    options = parser.parse_args(argv)
+    frozen = sorted(options.folder.glob("*.json"))
+    paths = [options.folder / f"{name}.json" for name in options.study] if options.study else frozen
+    if not paths:
+        raise InputError(f"{options.folder}: nothing is frozen; make it: audit_token_bytes.py --study NAME --freeze")
+    checks = Checks()
+    for path in paths:
+        check_study(checks, path, options)
+    return checks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))
