@@ -12,8 +12,8 @@ Needs   Python's standard library, and what the supplement's verifiers need (Num
 About   half a minute on one core
 
 The archive's bytes depend on the files' names and bytes alone (supplements.py says why), so --rebuild makes it again
-from a frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds just
-what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete leaves out
+from a frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds
+just what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete leaves out
 whatever has no files yet, and the supplement says so.
 """
 
@@ -35,7 +35,8 @@ from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, re
 
 ROOT = Path(__file__).resolve().parent
 LIMIT = 25_000_000
-EACH = ("LICENSE", "evidence.py", "supplements.py", "verify_all.py")  # a supplement must be checked without another
+# A supplement must be checked without another.
+EACH = ("LICENSE", "evidence.py", "portable_names.py", "supplements.py", "verify_all.py")
 
 
 def supplement(version):

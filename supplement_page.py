@@ -9,9 +9,9 @@ CHECKS = """\
     python -B verify_all.py                 # Python 3.11 or newer; NumPy for some parts; half a minute on one core
 
 The first compares the files with the list. The second does so too, finds files that are not listed, and derives the
-frozen numbers again, one line a part (what it cannot derive is listed below). Exit code 0: every part ran and holds; 1: something is false;
-2: something could not be checked; either is named. Neither can tell who made this folder: compare the archive's
-SHA-256 with the published one first.
+frozen numbers again, one line a part (what it cannot derive is listed below). Exit code 0: every part ran and holds;
+1: something is false; 2: something could not be checked; either is named. Neither can tell who made this folder:
+compare the archive's SHA-256 with the published one first.
 
 Each command of the table can be run alone. Keep `-B`: without it Python leaves `__pycache__` folders, not in the list.
 To prepare data or train, work in a copy of this folder: what that writes is not listed either.

@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 
 from evidence import InputError, manifest_findings, read_manifest, sha256_bytes, sha256_file
+from portable_names import name_findings
 
 MANIFEST = "manifest.sha256"
 MODIFIED = 946_684_800  # 2000-01-01 UTC: tar warns of 1970
@@ -56,9 +57,10 @@ def read_folder(folder):
 
 
 def folder_findings(folder):
-    """(number of files listed, every way the folder departs from its own list)."""
+    """(number of files listed, every name that no list may hold and every way the folder departs from its own list)."""
     listed = read_manifest(Path(folder) / MANIFEST)
-    return len(listed), [text for text in manifest_findings(listed, folder) if text != f"{MANIFEST}: extra"]
+    departures = [text for text in manifest_findings(listed, folder) if text != f"{MANIFEST}: extra"]
+    return len(listed), name_findings(listed) + departures
 
 
 def record_of(place, name):

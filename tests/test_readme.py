@@ -23,7 +23,8 @@ def finding_of_the_run():
     tokens, held = record["tokens"], record["protected"]
     fates = [share(tokens[fate], tokens["arrived"]) for fate in ("emitted", "discarded", "buffered")]
     return (f"In the {runs[0]['targets']:,} targets of a run {record['documents']['arrived']:,} documents arrive. "
-            f"**The {held['documents']:,} longest, {share(held['tokens'], tokens['arrived'])} of all tokens, have not started when it ends.** "
+            f"**The {held['documents']:,} longest, {share(held['tokens'], tokens['arrived'])} of all tokens, have not "
+            "started when it ends.** "
             f"{fates[0]} of the tokens are trained on, {fates[1]} are cut off, {fates[2]} wait in the buffer.")
 
 

@@ -232,6 +232,17 @@ def test_an_added_file_is_found_and_named(copy, name):
     assert verify_all.check_files(copy).lines == [f"{name}: extra"]
 
 
+@pytest.mark.parametrize("name", ["./LICENSE", "research//README.md", "-"])
+def test_a_second_spelling_of_a_file_in_the_list_is_found_and_named(copy, name):
+    """It would pass as one more file; `-` is standard input to sha256sum."""
+    path = copy / "manifest.sha256"
+    if name == "-":
+        (copy / name).write_text("")
+    path.write_bytes(path.read_bytes() + f"{sha256_file(copy / name)}  {name}\n".encode())
+    outcome = verify_all.check_files(copy)
+    assert outcome.verdict == verify_all.FALSE and any(repr(name) in line for line in outcome.lines)
+
+
 def test_a_link_in_place_of_a_file_is_found_and_named(copy, tmp_path):
     (copy / "LICENSE").rename(tmp_path / "LICENSE")
     (copy / "LICENSE").symlink_to(tmp_path / "LICENSE")

@@ -21,7 +21,8 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_atomic, write_json,
+    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_atomic,
+    write_json,
 )
 from research.matched_training.saved_runs import baseline_of, run_names  # noqa: E402
 from research.matched_training.training_figures import draw_curves, draw_scores  # noqa: E402
@@ -124,7 +125,7 @@ def freeze_list(path, frozen):
 
 
 def read_curves(evidence, directory):
-    """{run: {"loss": nats a target, null of an update without any, "seconds": of the loop so far}}, a value an update."""
+    """{run: {"loss": nats a target, null of an update without any, "seconds": of the loop so far}}, one an update."""
     curves = {}
     for name in evidence["runs"]:
         lines = (directory / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

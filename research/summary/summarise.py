@@ -90,8 +90,8 @@ def sign_finding(training, confirmation):
     """How many differences of the official score are penalties, and whether the confirmation repeats the signs."""
     official, later = (part["bits_per_byte_minus_baseline"] for part in (training, confirmation))
     worse, same = sum(value > 0 for value in official.values()), sum(official[run] * later[run] > 0 for run in official)
-    return (f"{worse} of {len(official)} runs with an intervention score worse than the baseline of their seed; on the confirmation "
-            f"stream {same} of {len(official)} differences have the sign they have on the official one.")
+    return (f"{worse} of {len(official)} runs with an intervention score worse than the baseline of their seed; "
+            f"on the confirmation stream {same} of {len(official)} differences have the sign they have on the official one.")
 
 
 def score_section(parts):
