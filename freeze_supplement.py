@@ -13,8 +13,8 @@ About   half a minute on one core
 
 The archive's bytes depend on the files' names and bytes alone (supplements.py says why), so --rebuild makes it again
 from a frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds
-just what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete leaves out
-whatever has no files yet, and the supplement says so.
+just what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete
+leaves out whatever has no files yet, and the supplement says so.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Arrays that lie beside a frozen JSON file, which records their SHA-256."""
+"""Frozen JSON with files beside it, such as the arrays whose SHA-256 it records."""
 
 import io
 from pathlib import Path
@@ -26,7 +26,7 @@ def freeze(path, evidence, files):
     for name, data in files.items():
         frozen = path.with_name(name)
         if frozen.exists() and frozen.read_bytes() != data:
-            raise InputError(f"{frozen}: frozen, and the new array differs")
+            raise InputError(f"{frozen}: frozen, and the new bytes differ")
     freeze_json(path, evidence)
     for name, data in files.items():
         write_atomic(path.with_name(name), data)

@@ -79,6 +79,24 @@ def test_a_changed_count_of_a_run_is_named(runs, capsys):
     assert code == 1 and "$.baseline_s43.run.rows: frozen 1000, new 7" in printed
 
 
+def test_another_list_of_code_than_the_frozen_one_is_refused_and_nothing_is_frozen(runs, tmp_path, monkeypatch):
+    there = tmp_path / "frozen"
+    evidence.write_atomic(there / "runs_demo.sha256", b"the frozen list")
+    evidence.write_atomic(runs / "demo/runs.sha256", b"another list")
+    monkeypatch.setattr(report, "HERE", there)
+    with pytest.raises(evidence.InputError, match="runs_demo.sha256: frozen"):
+        report.main(["--study", "demo", "--runs", str(runs), "--freeze"])
+    assert [path.name for path in there.iterdir()] == ["runs_demo.sha256"]
+    assert (there / "runs_demo.sha256").read_bytes() == b"the frozen list"
+
+
+def test_a_broken_line_of_metrics_is_named(runs):
+    path = runs / "demo/segmented_s43/metrics.jsonl"
+    path.write_bytes(path.read_bytes() + b'\n{"loss": ')
+    with pytest.raises(evidence.InputError, match="segmented_s43/metrics.jsonl:4"):
+        report.main(["--study", "demo", "--runs", str(runs)])
+
+
 def test_a_missing_run_is_named(runs):
     (runs / "demo/segmented_s43/result.json").unlink()
     with pytest.raises(evidence.InputError, match="segmented_s43/result.json: missing"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from evidence import InputError, write_json
 from research.matched_training.sealed import read_sealed, seal_hash, write_sealed
 
@@ -25,10 +26,11 @@ def test_the_spelling_that_is_written_is_read(tmp_path):
     assert read_sealed(tmp_path / "b.json", "make it") == record
 
 
-def test_the_same_content_keeps_its_first_time_whatever_type_its_numbers_had(tmp_path):
+def test_the_same_content_keeps_its_first_time_whatever_types_it_was_made_of(tmp_path):
     path, time = tmp_path / "a.json", "2001-01-01T00:00:00Z"
-    content = {"score": 0.5, "rows": [1, 2]}
+    content = {"score": 0.5, "rows": [1, 2], "torch": str(torch.__version__)}
     write_json(path, {"content": content, "sealed_at": time, "sha256": seal_hash(content, time)})
-    measured = {"score": np.float64(0.5), "rows": (1, 2)}
+    measured = {"score": np.float64(0.5), "rows": (1, 2), "torch": torch.__version__}
+    assert not any(type(measured[key]) is type(content[key]) for key in content)
     assert write_sealed(path, measured, "make it", replace=True)["sealed_at"] == time
     assert write_sealed(path, measured | {"score": 0.75}, "make it", replace=True)["sealed_at"] > time

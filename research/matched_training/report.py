@@ -21,10 +21,10 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, parse_json, read_json, run_script, sha256_file, write_atomic,
-    write_json,
+    InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
 )
-from research.matched_training.saved_runs import baseline_of, run_names  # noqa: E402
+from frozen_arrays import freeze  # noqa: E402
+from research.matched_training.saved_runs import baseline_of, read_metrics, run_names  # noqa: E402
 from research.matched_training.training_figures import draw_curves, draw_scores  # noqa: E402
 
 TOLERANCE = 0.02
@@ -117,19 +117,11 @@ def audit_table(audit):
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) + ("right",) * 7)
 
 
-def freeze_list(path, frozen):
-    """Copy the list of what generate_runs.py wrote; InputError when another one is frozen."""
-    if frozen.exists() and frozen.read_bytes() != path.read_bytes():
-        raise InputError(f"{frozen}: frozen, and {path} differs")
-    write_atomic(frozen, path.read_bytes())
-
-
 def read_curves(evidence, directory):
     """{run: {"loss": nats a target, null of an update without any, "seconds": of the loop so far}}, one an update."""
     curves = {}
     for name in evidence["runs"]:
-        lines = (directory / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        lines = [parse_json(line.encode(), f"{directory / name}/metrics.jsonl:{i}") for i, line in enumerate(lines, 1)]
+        lines = read_metrics(directory / name)
         curves[name] = {key: [line[key] for line in lines] for key in ("loss", "seconds")}
     return {"study": evidence["study"], "inputs": evidence["inputs"], "runs": curves}
 
@@ -159,9 +151,8 @@ def main(argv=None):
 
     frozen, findings = HERE / f"{options.study}.json", []
     if options.freeze:
-        freeze_json(frozen, evidence)
+        freeze(frozen, evidence, {f"runs_{options.study}.sha256": (directory / "runs.sha256").read_bytes()})
         freeze_json(HERE / f"curves_{options.study}.json", curves)
-        freeze_list(directory / "runs.sha256", HERE / f"runs_{options.study}.sha256")
     if frozen.exists():
         findings, largest = compare(evidence, read_json(frozen))
         print(*(f"FALSE {finding}" for finding in findings), sep="\n", end="\n" if findings else "")

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from evidence import InputError, read_json, sha256_file
+from evidence import InputError, parse_json, read_json, sha256_file
 
 FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
 
@@ -16,6 +16,12 @@ def run_names(protocol):
 def baseline_of(name):
     """The run of the same seed under the baseline loader."""
     return f"baseline_s{name.rsplit('_s', 1)[1]}"
+
+
+def read_metrics(run):
+    """The lines of a run's metrics.jsonl, one an update; InputError names a broken one."""
+    path = run / "metrics.jsonl"
+    return [parse_json(line, f"{path}:{number}") for number, line in enumerate(path.read_bytes().splitlines(), 1)]
 
 
 def file_digests(run):

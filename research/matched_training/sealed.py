@@ -57,7 +57,7 @@ def write_sealed(path, content, make_it, replace=False):
 
     Other content at `path` is replaced where `replace` allows it, else InputError names the first difference.
     """
-    content = parse_json(canonical_json(content), path)  # as it will be read: NumPy's floats are another type
+    content = parse_json(canonical_json(content), path)  # as it is read again: torch.__version__ is no plain str
     if path.exists():
         old = read_sealed(path, make_it)
         difference = first_difference(old["content"], content)

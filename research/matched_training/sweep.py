@@ -15,7 +15,6 @@ score. Contexts score different rows, so their scores are compared over unequal 
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,7 @@ from evidence import (  # noqa: E402
 )
 from generate_runs import generated_files, write_missing  # noqa: E402
 from protocol import check_protocol, find_protocol  # noqa: E402
+from research.matched_training.saved_runs import read_metrics  # noqa: E402
 
 KEYS = ("base", "calibration_updates", "candidates", "condition", "evaluation_targets", "logit_chunk", "seconds",
         "seed")
@@ -90,7 +90,7 @@ def train_candidate(protocol, directory, data):
 
 def seconds_per_update(run):
     """Mean seconds of the second half of a run's updates, from its metrics."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = read_metrics(run)
     half = len(lines) // 2
     return (lines[-1]["seconds"] - lines[half - 1]["seconds"]) / (len(lines) - half)
 

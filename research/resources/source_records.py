@@ -4,7 +4,6 @@ Paths are named from the runs folder on, as in `runs/demo/ledger.jsonl`, whereve
 number that no record holds is None.
 """
 
-
 from evidence import InputError, parse_json, read_json, require_keys, sha256_file
 
 LEDGER_KEYS = ("attempt", "device", "end", "event", "exit_status", "outcome", "run", "seconds", "start")

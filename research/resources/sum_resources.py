@@ -24,6 +24,7 @@ from evidence import (  # noqa: E402
     InputError, canonical_json, freeze_json, input_list, read_json, run_script, sha256_bytes,
 )
 from protocol import find_protocol  # noqa: E402
+from research.matched_training.saved_runs import run_names  # noqa: E402
 from source_records import read_records, sources  # noqa: E402
 
 ALWAYS = (
@@ -119,8 +120,7 @@ def not_recorded(records, folder):
 def require_whole(protocol, records, frozen):
     """InputError unless every run is finished, none is under way, and the results are the frozen ones if there are."""
     names = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
-    wanted = [f"{condition}_s{seed}" for seed in protocol["seeds"] for condition in protocol["conditions"]]
-    for name in [name for name in wanted if name not in names]:
+    for name in [name for name in run_names(protocol) if name not in names]:
         raise InputError(f"{name}: not finished; run `make run-all STUDY={protocol['study']}` before --freeze")
     for record in records["reservations"] or ():
         if record["outcome"] == "open":

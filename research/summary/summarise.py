@@ -49,9 +49,8 @@ def share(part, whole):
 
 
 def stream_section(audit, training):
-    run, baseline, segmented = (next(iter(training["runs"].values())), *(audit["training"][name]
-                                for name in ("baseline", "segmented")))
-    scored = audit["evaluation"]
+    run, scored = next(iter(training["runs"].values())), audit["evaluation"]
+    baseline, segmented = audit["training"]["baseline"], audit["training"]["segmented"]
     kept, tokens, arrived = baseline["protected"], baseline["tokens"], baseline["documents"]["arrived"]
     return "\n".join([
         f"A run trains on {run['targets']:,} targets in rows of {audit['capacity']:,} tokens. Under the baseline loader "
@@ -75,11 +74,10 @@ def score_rows(training, confirmation, paper):
     rows = []
     for name, result in training["runs"].items():
         cells = [f"`{result['condition']}`", str(result["seed"])]
-        for evidence, scored, reported in ((training, result, None), (confirmation, confirmation["runs"][name],
-                                                                      paper["confirmation"]["values"])):
+        for evidence, scored, reported in ((training, result, paper["training"]["values"]),
+                                           (confirmation, confirmation["runs"][name], paper["confirmation"]["values"])):
             delta = evidence["bits_per_byte_minus_baseline"].get(name)
-            values = reported or paper["training"]["values"]
-            printed = float(values[name]["bpb"]) - float(values[f"baseline_s{result['seed']}"]["bpb"])
+            printed = float(reported[name]["bpb"]) - float(reported[f"baseline_s{result['seed']}"]["bpb"])
             cells += [f"{scored['score']['bits_per_byte']:.5f}", "" if delta is None else f"{delta:+.5f}",
                       "" if delta is None else f"{printed:+.5f}"]
         rows.append(cells)
