@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -147,7 +148,7 @@ class Stop:
     """SIGINT, SIGTERM and SIGHUP: passed on to the run, and remembered so that nothing starts after them."""
 
     def __init__(self):
-        self.number, self.running = 0, {}
+        self.number, self.running, self.starting = 0, {}, threading.Lock()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays what it is
                 signal.signal(number, self._handle)
@@ -157,12 +158,15 @@ class Stop:
         for child in list(self.running.values()):
             child.send_signal(number)
 
-    def wait(self, run, child):
-        """Exit status of a run's process; a signal that came before it was known here is passed on now."""
+    def add(self, run, child):
+        """Know a run's process; a signal that came before is passed on now."""
         self.running[run] = child
         if self.number:
             child.send_signal(self.number)
-        status = child.wait()
+
+    def wait(self, run):
+        """Exit status of a run's process."""
+        status = self.running[run].wait()
         del self.running[run]
         return status
 
@@ -176,12 +180,12 @@ def run_one(directory, run, expected, device, lock, ledger, stop, messages):
     here = directory / run
     command = [sys.executable, here / "train.py", here / "config.json", "--device", "cuda" if device["uuid"] else "cpu"]
     entry, began, finished = ledger.start(run, device), time.monotonic(), False
-    child = subprocess.Popen(command, cwd=here, env=child_environment(device), process_group=0,
-                             pass_fds=[lock.fileno()], stderr=messages)
-    running = {**{name: other.pid for name, other in list(stop.running.items())}, run: child.pid}
-    held = ", ".join(f"{name} in pid {pid}" for name, pid in running.items())
-    note_holder(lock, f"pid {os.getpid()}, which runs {held}")
-    status = stop.wait(run, child)
+    with stop.starting:  # of two runs that start at once, the later note names both
+        stop.add(run, subprocess.Popen(command, cwd=here, env=child_environment(device), process_group=0,
+                                       pass_fds=[lock.fileno()], stderr=messages))
+        held = ", ".join(f"{name} in pid {child.pid}" for name, child in list(stop.running.items()))
+        note_holder(lock, f"pid {os.getpid()}, which runs {held}")
+    status = stop.wait(run)
     try:
         finished = status == 0 and is_finished(here, expected)
     finally:

@@ -459,6 +459,9 @@ class Ranks:
     def __init__(self, device):
         self.count, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
         if self.count > 1 and not dist.is_initialized():
+            # Torch imports this one lazily; its functions' default argument is the group of that time, which close()
+            # could then not free: gloo's threads would outlive it, and abort the process when Python ends under them.
+            importlib.import_module("torch.distributed.nn")
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
     def sum(self, tensor):
@@ -480,6 +483,7 @@ class Ranks:
         return [shares[i % self.count][i // self.count] for i in range(sum(map(len, shares)))]
 
     def close(self):
+        """End the group and its threads."""
         if self.count > 1:
             dist.destroy_process_group()
 

@@ -41,6 +41,15 @@ def run_until_unlocked(repository):
     return done
 
 
+def wait_until_noted(repository, children):
+    """Until the lock's note names every one of {run: pid}; a child may be at work before its runner has noted it."""
+    wanted, note, deadline = [f"{run} in pid {pid}" for run, pid in children.items()], "", time.monotonic() + 20
+    while not all(part in note for part in wanted):
+        assert time.monotonic() < deadline, f"expected {wanted}, found {note!r}"
+        time.sleep(0.01)
+        note = (study(repository) / ".lock").read_text()
+
+
 def outcomes(repository):
     ends = [entry for entry in ledger(repository) if entry["event"] == "end"]
     return [(entry["run"], entry["attempt"], entry["outcome"], entry["exit_status"]) for entry in ends]
@@ -127,6 +136,7 @@ def test_a_run_that_outlives_its_killed_runner_keeps_the_next_runner_out(reposit
     behave(repository, baseline_s1="wait")
     runner = start(repository)
     child = int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting"))
+    wait_until_noted(repository, {"baseline_s1": child})
     runner.kill()
     runner.wait(timeout=20)
     refused = run_all(repository)
@@ -159,7 +169,7 @@ def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
 def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
     code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
             "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
-            "print(stop.wait('a run', subprocess.Popen(['sleep', '20'])))")
+            "stop.add('a run', subprocess.Popen(['sleep', '20'])); print(stop.wait('a run'))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
     assert done.stdout == "-15\n", done.stderr
 
@@ -169,8 +179,7 @@ def test_two_jobs_run_side_by_side_and_a_signal_reaches_both(repository):
     runner = start(repository, "--jobs", "2")
     children = [int(tiny_study.wait_for(study(repository) / run / "waiting")) for run in RUNS[:2]]
     assert not attempts(repository, RUNS[2])
-    holder = (study(repository) / ".lock").read_text()
-    assert all(f"{run} in pid {child}" in holder for run, child in zip(RUNS, children))
+    wait_until_noted(repository, dict(zip(RUNS, children)))
     runner.send_signal(signal.SIGTERM)
     runner.communicate(timeout=20)
     assert runner.returncode == 128 + signal.SIGTERM and not attempts(repository, RUNS[2])

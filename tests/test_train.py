@@ -4,7 +4,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import evidence
 import numpy as np
@@ -134,6 +136,31 @@ def test_two_ranks_see_the_rows_of_one_process_and_agree_on_the_loss(runs, finis
     assert np.allclose(tiny_runs.losses(run), tiny_runs.losses(finished), rtol=1e-5)
     assert two["score"]["targets"] == one["score"]["targets"]
     assert two["score"]["bits_per_byte"] == pytest.approx(one["score"]["bits_per_byte"], rel=1e-4)
+
+
+ENDING = """
+import os, sys, torch
+sys.path.insert(0, {root!r})
+import train
+device, threads = torch.device("cpu"), len(os.listdir("/proc/self/task"))
+ranks = train.Ranks(device)
+torch.use_deterministic_algorithms(True)  # imports most of torch, as training does
+ranks.sum(torch.ones(1))
+during = len(os.listdir("/proc/self/task"))
+ranks.close()
+print("threads", threads, during, len(os.listdir("/proc/self/task")), flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in /proc")
+def test_no_thread_of_the_group_outlives_a_rank(tmp_path):
+    """Python would end under it: rarely, a rank that had finished was aborted."""
+    (tmp_path / "ends.py").write_text(ENDING.format(root=str(tiny_runs.ROOT)))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*launcher, str(tmp_path / "ends.py")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    counts = [tuple(map(int, line.split()[1:])) for line in done.stdout.splitlines()]
+    assert len(counts) == 2 and all(before == after < during for before, during, after in counts), counts
 
 
 def test_more_ranks_than_microbatches_are_refused(runs):
