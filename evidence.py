@@ -64,6 +64,12 @@ class Checks:
         self.failed += not holds
         print(f"{'ok  ' if holds else 'FAIL'} {text}", flush=True)
 
+    def equal(self, what, stated, found, shown=None):
+        """One check: the stated JSON value is the one found. Its line is `shown`, or the first place that differs."""
+        difference = first_difference(stated, found, what)
+        shown = shown or f"{what}: {f'{len(found)} entries' if isinstance(found, (dict, list)) else found}"
+        self.expect(difference is None, difference or shown)
+
     def close(self):
         """Print the count; 0 when all held, 1 when one failed; InputError when nothing was checked."""
         if not self.made:
@@ -161,6 +167,14 @@ def read_json(path):
     return parse_json(data, path)
 
 
+def read_json_if_there(path):
+    """Strict JSON from a file; None when there is none, which is said."""
+    if Path(path).exists():
+        return read_json(path)
+    print(f"left out {path}: not here")
+    return None
+
+
 def require_keys(value, keys, where):
     """InputError unless `value` is an object with exactly the given keys; missing and unknown ones are named."""
     if not isinstance(value, dict):
@@ -229,8 +243,10 @@ def freeze_json(path, value):
 
 
 def _safe_name(name, where):
+    """The name, when it is the one spelling of a path inside a folder; `-` is standard input to sha256sum."""
     path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or not name.isprintable():
+    if (path.is_absolute() or ".." in path.parts or name in (".", "-") or name != path.as_posix()
+            or "\\" in name or not name.isprintable()):
         raise InputError(f"{where}: unsafe path {name!r}")
     return name
 

@@ -187,7 +187,8 @@ def parse_arguments(argv):
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--group-column", metavar="COL", help="with --input: hold out whole groups, by this column")
     group.add_argument("--group-by", choices=["directory"], help="with --input: hold out whole directories")
-    parser.add_argument("--like", default="climbmix", metavar="STUDY", help="with --input: its pattern and packing (default climbmix)")
+    parser.add_argument("--like", default="climbmix", metavar="STUDY",
+                        help="with --input: its pattern and packing (default climbmix)")
     parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
     parser.add_argument("--workers", type=int, default=cores(), metavar="N", help="processes (default all cores)")
     args = parser.parse_args(argv)

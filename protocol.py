@@ -144,7 +144,7 @@ def require_prepared(path, study):
 
 
 def study_protocols(folder):
-    """The protocols of studies in `folder`; the rest say what else is done with a study (evaluation_*, candidates_*)."""
+    """The protocols of studies in `folder`; the rest say what else is done with a study (evaluation_, candidates_)."""
     return [path for path in sorted(folder.glob("*.json")) if not path.stem.startswith(("evaluation_", "candidates_"))]
 
 

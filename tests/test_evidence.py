@@ -86,6 +86,29 @@ def test_the_first_difference_is_named(tmp_path, old, new, where):
     assert (tmp_path / "f.json").read_bytes() == before
 
 
+def test_a_check_of_equality_shows_what_it_found_or_the_first_difference(capsys):
+    checks = evidence.Checks()
+    checks.equal("rows", 3, 3)
+    checks.equal("runs", ["a", "b"], ["a", "b"])
+    checks.equal("table", {"a": 1}, {"a": 1}, "table: as printed")
+    checks.equal("rows", 3, 4)
+    checks.equal("table", {"a": [1]}, {"a": [1.0]}, "table: as printed")
+    assert checks.close() == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "ok   rows: 3", "ok   runs: 2 entries", "ok   table: as printed",
+        "FAIL rows: frozen 3, new 4", "FAIL table.a[0]: frozen 1, new 1.0", "5 checks, 2 failed"]
+
+
+def test_a_file_that_may_be_absent_is_read_or_said_to_be_left_out(tmp_path, capsys):
+    path = tmp_path / "f.json"
+    assert evidence.read_json_if_there(path) is None and "left out" in capsys.readouterr().out
+    evidence.write_json(path, [1])
+    assert evidence.read_json_if_there(path) == [1] and not capsys.readouterr().out
+    path.write_text("{")
+    with pytest.raises(InputError, match="f.json: not strict JSON"):
+        evidence.read_json_if_there(path)
+
+
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -181,7 +204,7 @@ def test_lists_of_other_tools_are_read(tree, change):
 
 @pytest.mark.parametrize("lines, reason", [
     ([], "empty list"), (["0" * 63 + "  a"], ":1: expected 64 hex"), (["0" * 64 + " a"], ":1: expected 64 hex"),
-    *((["0" * 64 + f"  {name}"], "unsafe path") for name in ("../a", "/a", "a\\b")),
+    *((["0" * 64 + f"  {name}"], "unsafe path") for name in ("../a", "/a", "a\\b", "./a", "a//b", "-")),
     (["0" * 64 + "  a", "1" * 64 + "  a"], ":2: a is listed twice"), (["0" * 64 + "  list.sha256"], "names itself"),
 ])
 def test_bad_lists_are_refused_by_their_own_cause(tmp_path, lines, reason):

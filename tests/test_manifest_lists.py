@@ -16,7 +16,7 @@ TOOLS = [["sha256sum"], ["shasum", "-a", "256"]]
 ODD = ["-x", "--help", " lead", "trail ", "a  b", "*star", "#c", "é", "e\u0301", "日本", "~", "%41", "$HOME", "a'b\"c",
        "deep/-", "deep/er/ x"]
 REFUSED = ["a\nb", "a\rb", "tail\r", "a\tb", "a\\b", "\\", "a\0b", "nbsp\u00a0", "\ufefflead", "line\u2028", "\udcff",
-           "", "..", "../a", "a/../b", "/a"]
+           "", "..", "../a", "a/../b", "/a", ".", "-", "./a", "a//b", "a/"]
 
 
 def available(tool):

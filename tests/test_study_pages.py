@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from evidence import read_json
+from evidence import read_json, read_manifest, sha256_file
 from tiny_runs import ROOT
 
 for folder in ("confirmation", "source_windows", "prefix_ranking", "summary", "matched_training"):
@@ -34,6 +34,15 @@ def parts():
 @pytest.mark.parametrize("study", ["demo", "wheels"])
 def test_the_training_table_is_that_of_the_results(study):
     assert missing(table(read_json(RESEARCH / f"matched_training/{study}.json")), page("matched_training")) == []
+
+
+@pytest.mark.parametrize("study", ["demo", "wheels"])
+def test_the_code_of_the_frozen_runs_is_in_the_supplement(study):
+    listed = read_manifest(RESEARCH / f"matched_training/runs_{study}.sha256")
+    own = ("config.json", "loader.py")  # the second is a copy under another name
+    code = {(name.split("/")[-1], digest) for name, digest in listed.items() if not name.endswith(own)}
+    kept = {(path.name, sha256_file(path)) for path in (ROOT / "supplement_v1").rglob("*.py")}
+    assert code and code <= kept
 
 
 def test_the_documents_that_segmentation_starts_are_counted():

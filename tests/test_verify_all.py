@@ -43,8 +43,8 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
         "prefix_ranking/tiny.json": ("contrasts.0.subsets_95.1", "contrasts[0].subsets_95[1]"),
     },
     "window evidence": {
-        "source_windows/tiny_development.json": ("position_parts.rows.5.parts.0", "position_parts.rows[5]"),
-        "source_windows/tiny_confirmation.json": ("strata.2.eligible", "strata: "),
+        "source_windows/tiny_development.json": ("position_parts.rows.5.parts.0", "position parts.rows[5]"),
+        "source_windows/tiny_confirmation.json": ("strata.2.eligible", "strata.strata[2]"),
     },
     "confirmation": {
         "confirmation/tiny.json": ("bits_per_byte_minus_baseline.segmented_s43", "segmented_s43 minus baseline_s43"),
@@ -57,17 +57,17 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
         "published_tables/relations.json": ("constants.values.kv_heads", "recipe.kv_heads"),
     },
     "batch boundaries": {
-        "batch_boundaries/accumulation.json": ("cases.unequal.by_target", "accumulation.json: $.cases.unequal"),
-        "batch_boundaries/batch_note.json": ("views.padded.labels.0.1", "batch_note.json: $.views.padded"),
+        "batch_boundaries/accumulation.json": ("cases.unequal.by_target", "accumulation.json.cases.unequal"),
+        "batch_boundaries/batch_note.json": ("views.padded.labels.0.1", "batch_note.json.views.padded"),
         "batch_boundaries/boundaries.json": (
             "semantics.independent.exact.gradient_isolated: nonzero gradients towards the first document's embeddings",
             "boundaries.json: independent"),
-        "batch_boundaries/chunking_demo.json": ("designs.drop_rest.windows", "chunking_demo.json: "),
-        "batch_boundaries/chunking_note.json": ("designs.drop_rest.windows", "chunking_note.json: $.designs.drop_rest"),
+        "batch_boundaries/chunking_demo.json": ("designs.drop_rest.windows", "chunking_demo.json.designs"),
+        "batch_boundaries/chunking_note.json": ("designs.drop_rest.windows", "chunking_note.json.designs.drop_rest"),
         "batch_boundaries/collators.json": ("cases.10.documents.2.5", "collators.json: cases[10]"),
         "batch_boundaries/split_demo.json": ("documents.train", "split_demo.json: "),
         "batch_boundaries/split_wheels.json": ("groupings.package.groups.train", "split_wheels.json: "),
-        "batch_boundaries/targets_demo.json": ("loaders.best_fit_crop.row_targets.21", "targets_demo.json: "),
+        "batch_boundaries/targets_demo.json": ("loaders.best_fit_crop.row_targets.21", "targets_demo.json."),
     },
     "token bytes": {
         "token_bytes/demo.json": ("streams.scored.supplied_bytes", "score.supplied_bytes"),
@@ -233,14 +233,14 @@ def test_an_added_file_is_found_and_named(copy, name):
 
 
 @pytest.mark.parametrize("name", ["./LICENSE", "research//README.md", "-"])
-def test_a_second_spelling_of_a_file_in_the_list_is_found_and_named(copy, name):
+def test_a_list_with_a_second_spelling_of_a_file_is_refused_by_name(copy, name):
     """It would pass as one more file; `-` is standard input to sha256sum."""
     path = copy / "manifest.sha256"
     if name == "-":
         (copy / name).write_text("")
     path.write_bytes(path.read_bytes() + f"{sha256_file(copy / name)}  {name}\n".encode())
     outcome = verify_all.check_files(copy)
-    assert outcome.verdict == verify_all.FALSE and any(repr(name) in line for line in outcome.lines)
+    assert outcome.verdict == verify_all.UNCHECKED and any(repr(name) in line for line in outcome.lines)
 
 
 def test_a_link_in_place_of_a_file_is_found_and_named(copy, tmp_path):

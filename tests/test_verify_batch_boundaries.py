@@ -84,7 +84,7 @@ def test_a_changed_number_is_named_with_both_values(folder, capsys):
     trail = ("designs", "overlapping_new", "windows")
     content = changed(FROZEN["chunking_note.json"], trail, lambda windows: windows + 1)
     assert failures(folder, "chunking_note.json", content, capsys) == [
-        "FAIL chunking_note.json: $.designs.overlapping_new.windows: frozen 5, derived 4"]
+        "FAIL chunking_note.json.designs.overlapping_new.windows: frozen 5, new 4"]
 
 
 def test_a_changed_digest_a_missing_key_and_an_unknown_file_are_found(folder, capsys):

@@ -202,7 +202,8 @@ def read_source(options):
     if options.lengths:
         return None, lengths_histogram(read_counts(options.lengths, "lengths")), NOTE["block"], []
     asked = (options.length, options.block, options.stride) != (None, None, None)
-    return None if asked else "note", {NOTE["length"] if options.length is None else options.length: 1}, NOTE["block"], []
+    length = NOTE["length"] if options.length is None else options.length
+    return None if asked else "note", {length: 1}, NOTE["block"], []
 
 
 def main(argv=None):

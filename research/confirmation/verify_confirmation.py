@@ -29,18 +29,11 @@ import numpy as np  # noqa: E402
 
 import repack  # noqa: E402
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, read_json, run_script, sha256_bytes, sha256_file,
+    Checks, InputError, canonical_json, read_json, run_script, sha256_bytes, sha256_file,
 )
 
 DATA = ("validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy", "tokenizer/tokenizer.json",
         "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy")
-
-
-def equal(checks, what, stated, found):
-    """A check that two JSON values are the same, naming the first place where they are not."""
-    difference = first_difference(stated, found, what)
-    shown = f"{len(found)} entries" if isinstance(found, (dict, list)) else found
-    checks.expect(difference is None, difference or f"{what}: {shown}")
 
 
 class Evidence:
@@ -78,9 +71,9 @@ def check_order(checks, frozen):
     began = frozen.result["began_at"]
     for name, record in frozen.sealed.items():
         found = sha256_bytes(canonical_json({key: record[key] for key in ("content", "sealed_at")}))
-        equal(checks, f"{name}: hash of content and time", record["sha256"], found)
-        equal(checks, f"{name}: the one that was scored by", frozen.result[name],
-              {key: record[key] for key in ("sealed_at", "sha256")})
+        checks.equal(f"{name}: hash of content and time", record["sha256"], found)
+        checks.equal(f"{name}: the one that was scored by", frozen.result[name],
+                     {key: record[key] for key in ("sealed_at", "sha256")})
         checks.expect(record["sealed_at"] <= began, f"{name}: sealed {record['sealed_at']}, scoring began {began}")
     for name in frozen.protocol["runs"]:
         entry = frozen.checkpoints["runs"].get(name, {"findings": ["not checked"]})
@@ -88,7 +81,7 @@ def check_order(checks, frozen):
         checks.expect(passed, f"{name}: official score reproduced before scoring" if passed else
                       f"{name}: checkpoint check failed: {entry['findings']}")
         model = entry.get("files", {}).get("model.safetensors")
-        equal(checks, f"{name}: model scored", model, frozen.result["runs"].get(name, {}).get("model_sha256"))
+        checks.equal(f"{name}: model scored", model, frozen.result["runs"].get(name, {}).get("model_sha256"))
 
 
 def check_inputs(checks, frozen):
@@ -96,7 +89,7 @@ def check_inputs(checks, frozen):
     for entry in frozen.protocol["inputs"]:
         path = frozen.root / entry["path"]
         if path.exists():
-            equal(checks, entry["path"], entry["sha256"], sha256_file(path))
+            checks.equal(entry["path"], entry["sha256"], sha256_file(path))
         else:
             print(f"left out {entry['path']}: not here")
 
@@ -104,11 +97,11 @@ def check_inputs(checks, frozen):
 def check_exclusions(checks, frozen):
     """The excluded documents are listed with a copy elsewhere, lie in the reserved range, and are the protocol's."""
     entries, (first, last) = frozen.exclusions["excluded"], frozen.exclusions["documents"]
-    equal(checks, "reserved documents", frozen.protocol["evaluation"]["confirmation"]["documents"], [first, last])
-    equal(checks, "excluded documents", frozen.protocol["excluded"], [entry["document"] for entry in entries])
+    checks.equal("reserved documents", frozen.protocol["evaluation"]["confirmation"]["documents"], [first, last])
+    checks.equal("excluded documents", frozen.protocol["excluded"], [entry["document"] for entry in entries])
     sound = [entry["document"] for entry in entries if first <= entry["document"] < last and entry["copies"] > 0]
-    equal(checks, "excluded documents reserved, with a copy", sound, sorted(set(frozen.protocol["excluded"])))
-    equal(checks, "documents left", frozen.protocol["stream"]["documents"], last - first - len(entries))
+    checks.equal("excluded documents reserved, with a copy", sound, sorted(set(frozen.protocol["excluded"])))
+    checks.equal("documents left", frozen.protocol["stream"]["documents"], last - first - len(entries))
 
 
 def summary(rows):
@@ -123,24 +116,24 @@ def summary(rows):
 def check_scores(checks, frozen):
     """Every score and delta follows from the rows; all runs scored the same targets."""
     result, stream, order = frozen.result, frozen.protocol["stream"], frozen.result["rows"]["order"]
-    equal(checks, "rows file", result["rows"]["sha256"], sha256_bytes(frozen.rows_bytes))
-    equal(checks, "runs", frozen.protocol["runs"], order)
-    equal(checks, "rows", [len(order), stream["rows"], 4], list(frozen.rows.shape))
+    checks.equal("rows file", result["rows"]["sha256"], sha256_bytes(frozen.rows_bytes))
+    checks.equal("runs", frozen.protocol["runs"], order)
+    checks.equal("rows", [len(order), stream["rows"], 4], list(frozen.rows.shape))
     found = {}
     for name, rows in zip(order, frozen.rows):
         score, entry = summary(rows), result["runs"][name]
         found[name] = score["bits_per_byte"]
-        equal(checks, f"{name}: score", entry["score"], score)
-        equal(checks, f"{name}: fingerprint", entry["fingerprint"], stream["fingerprint"])
+        checks.equal(f"{name}: score", entry["score"], score)
+        checks.equal(f"{name}: fingerprint", entry["fingerprint"], stream["fingerprint"])
     for name, rows in zip(order[1:], frozen.rows[1:]):
         same = np.array_equal(rows[:, 1:], frozen.rows[0, :, 1:])
         verdict = "those" if same else "not those"
         checks.expect(same, f"{name}: bytes and targets of {len(rows)} rows are {verdict} of {order[0]}")
     pairs = [[name, f"baseline_s{name.rsplit('_s', 1)[1]}"] for name in order]
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
-    equal(checks, "contrasts", frozen.protocol["contrasts"], pairs)
+    checks.equal("contrasts", frozen.protocol["contrasts"], pairs)
     for a, b in pairs:
-        equal(checks, f"{a} minus {b}", result["bits_per_byte_minus_baseline"][a], found[a] - found[b])
+        checks.equal(f"{a} minus {b}", result["bits_per_byte_minus_baseline"][a], found[a] - found[b])
 
 
 def check_stream(checks, frozen):
@@ -160,7 +153,7 @@ def check_stream(checks, frozen):
         return
     ids = repack.row_ids(plan, tokens, lengths, read_json(frozen.data(DATA[3]))["bos"], capacity)
     facts = repack.stream_facts(plan, arrived, batches, lengths, capacity) | {"fingerprint": repack.fingerprint(ids)}
-    equal(checks, "stream packed again", stream, facts)
+    checks.equal("stream packed again", stream, facts)
     columns = repack.byte_columns(ids, *(np.load(frozen.data(name)) for name in DATA[4:]))
     differ = np.argwhere(columns != frozen.rows[0, :, 1:])
     checks.expect(not len(differ), f"bytes and targets of row {differ[0][0]} differ" if len(differ) else

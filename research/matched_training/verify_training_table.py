@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, read_json, read_manifest, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, read_json, read_manifest, run_script, sha256_bytes,
 )
 
 HEADER = ("|Condition|Seed|Official BPB|Delta vs same-seed control|CE|Perplexity|Full loop s|Total s|Peak MiB|",
@@ -35,22 +35,15 @@ def baseline_of(name):
     return f"baseline_s{name.rsplit('_s', 1)[1]}"
 
 
-def equal(checks, what, stated, found):
-    """A check that the stated value is the one derived, naming the first place where it is not."""
-    difference = first_difference(stated, found, what)
-    shown = f"{len(found)} entries" if isinstance(found, dict) else found
-    checks.expect(difference is None, difference or f"{what}: {shown}")
-
-
 def check_run(checks, name, result):
     """What must hold inside one result."""
-    equal(checks, f"{name}: name", name, f"{result['condition']}_s{result['seed']}")
+    checks.equal(f"{name}: name", name, f"{result['condition']}_s{result['seed']}")
     score, bits = result["score"], math.log(2)
-    equal(checks, f"{name}: score", score, score | {
+    checks.equal(f"{name}: score", score, score | {
         "bits_per_byte": score["nats"] / (bits * score["supplied_bytes"]),
         "raw_bits_per_byte": score["nats"] / (bits * score["raw_bytes"]),
         "cross_entropy": score["nats"] / score["targets"], "perplexity": math.exp(score["nats"] / score["targets"])})
-    equal(checks, f"{name}: total_flops", result["total_flops"], result["flops_per_token"] * result["targets"])
+    checks.equal(f"{name}: total_flops", result["total_flops"], result["flops_per_token"] * result["targets"])
     context, rest = divmod(result["targets"], result["rows"])
     checks.expect(rest == 0 and result["rows"] % result["updates"] == 0 and score["targets"] <= score["rows"] * context,
                   f"{name}: {result['updates']} updates of whole rows of {context} targets; {score['targets']} scored")
@@ -65,7 +58,7 @@ def check_run(checks, name, result):
 def same(checks, what, runs, name, other, facts):
     """A check that `facts` of a run and of another one are equal; of a run and itself there is nothing to check."""
     if name != other:
-        equal(checks, f"{name}: {what} of {other}", facts(runs[other]), facts(runs[name]))
+        checks.equal(f"{name}: {what} of {other}", facts(runs[other]), facts(runs[name]))
 
 
 def check_matched(checks, runs):
@@ -87,7 +80,7 @@ def check_deltas(checks, frozen):
     """Differences from the same-seed baseline, one for every other run and no more."""
     bits = {name: result["score"]["bits_per_byte"] for name, result in frozen["runs"].items()}
     found = {name: bits[name] - bits[baseline_of(name)] for name in bits if name != baseline_of(name)}
-    equal(checks, "bits_per_byte_minus_baseline", frozen["bits_per_byte_minus_baseline"], found)
+    checks.equal("bits_per_byte_minus_baseline", frozen["bits_per_byte_minus_baseline"], found)
 
 
 def check_digests(checks, frozen, path):
@@ -96,12 +89,12 @@ def check_digests(checks, frozen, path):
         print(f"left out the SHA-256 of each result: no {path}")
         return
     entries = read_json(path)["content"]["runs"]
-    equal(checks, "runs with checkpoint evidence", sorted(entries), sorted(frozen["runs"]))
+    checks.equal("runs with checkpoint evidence", sorted(entries), sorted(frozen["runs"]))
     for name in sorted(set(entries) & set(frozen["runs"])):
         entry = entries[name]
         checks.expect(not entry["findings"] and entry["rescored"] == entry["score"], f"{name}: score reproduced")
         found = sha256_bytes(canonical_json(frozen["runs"][name]))
-        equal(checks, f"{name}: SHA-256 of result.json", entry["files"]["result.json"], found)
+        checks.equal(f"{name}: SHA-256 of result.json", entry["files"]["result.json"], found)
 
 
 def check_curves(checks, frozen, path):
@@ -110,15 +103,15 @@ def check_curves(checks, frozen, path):
         print(f"left out the learning curves: no {path}")
         return
     curves = read_json(path)["runs"]
-    equal(checks, "runs with curves", sorted(curves), sorted(frozen["runs"]))
+    checks.equal("runs with curves", sorted(curves), sorted(frozen["runs"]))
     for name in sorted(set(curves) & set(frozen["runs"])):
         result, losses, seconds = frozen["runs"][name], curves[name]["loss"], curves[name]["seconds"]
         made = [loss for loss in losses if loss is not None]
-        equal(checks, f"{name}: updates of the curve", [len(losses), len(seconds), len(losses) - len(made)],
-              [result["updates"], result["updates"], result["empty_updates"]])
+        checks.equal(f"{name}: updates of the curve", [len(losses), len(seconds), len(losses) - len(made)],
+                     [result["updates"], result["updates"], result["empty_updates"]])
         checks.expect(all(loss > 0 for loss in made) and seconds == sorted(seconds),
                       f"{name}: losses over 0, from {made[0]:.4f} to {made[-1]:.4f}; seconds ascend")
-        equal(checks, f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
+        checks.equal(f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
 
 
 def check_code(checks, frozen, path):
@@ -132,7 +125,7 @@ def check_code(checks, frozen, path):
         found = {f"{name}/{file}": digest for file, digest in digests["code"].items()}
         expected = {file: digest for file, digest in listed.items() if file.startswith(f"{name}/")}
         found[f"{name}/config.json"] = digests["config"]
-        equal(checks, f"{name}: code and settings generated", expected, found)
+        checks.equal(f"{name}: code and settings generated", expected, found)
 
 
 def table(frozen):

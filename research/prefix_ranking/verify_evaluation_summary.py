@@ -28,7 +28,7 @@ sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
 import numpy as np  # noqa: E402
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, parse_json, read_json, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, parse_json, read_json_if_there, run_script, sha256_bytes,
 )
 
 LARGEST_TOLERANCE = 4e-9
@@ -111,21 +111,19 @@ def check_numbers(checks, found, population):
     row_targets = found["targets"] // found["rows"]
     expected = {"scores": full, "ranking": sorted(full, key=full.get), "pairs": math.comb(len(full), 2),
                 "targets": found["rows"] * row_targets}
-    difference = first_difference({key: found[key] for key in expected}, expected, "population")
-    checks.expect(not difference, f"population: {difference or f'{len(full)} checkpoints ranked'}")
+    checks.equal("population", {key: found[key] for key in expected}, expected,
+                 f"population: {len(full)} checkpoints ranked")
     contrasts = []
     for entry in found["prefixes"]:
         rows = entry["rows"]
         scores, targets = population.scores(slice(rows)), rows * row_targets
         expected = {"rows": rows, "targets": targets, "scores": scores, "ranking": sorted(scores, key=scores.get),
                     "reversals": population.reversals(full, scores)}
-        difference = first_difference(entry, expected, "prefix")
-        checks.expect(not difference, f"first {targets:,} targets: "
-                                      f"{difference or str(len(expected['reversals'])) + ' reversals'}")
+        where = f"first {targets:,} targets"
+        checks.equal(where, entry, expected, f"{where}: {len(expected['reversals'])} reversals")
         contrasts += [{**contrast, "targets": targets} for contrast in population.contrasts(full, scores, rows, orders)]
-    difference = first_difference(found["contrasts"], contrasts, "contrasts")
     outside = sum(contrast["outside"] for contrast in contrasts)
-    checks.expect(not difference, f"contrasts: {difference or f'{len(contrasts)} rebuilt, {outside} outside'}")
+    checks.equal("contrasts", found["contrasts"], contrasts, f"contrasts: {len(contrasts)} rebuilt, {outside} outside")
 
 
 def check_rows(checks, found, counts, nats):
@@ -137,31 +135,22 @@ def check_rows(checks, found, counts, nats):
         checks.expect(digest == run["rows"], f"{run['run']}: row statistics, SHA-256 {digest[:16]}")
 
 
-def there(path):
-    """The JSON at a path, or None, which is said."""
-    if path.exists():
-        return read_json(path)
-    print(f"left out {path.name}: not here")
-    return None
-
-
 def check_sources(checks, found, root):
     """Prefixes, subsets and row size are the protocols', scores and row statistics the frozen results', where there."""
     study = found["study"]
-    protocol, evaluation = (there(root / f"protocols/{prefix}{study}.json") for prefix in ("", "evaluation_"))
+    protocol, evaluation = (read_json_if_there(root / f"protocols/{prefix}{study}.json") for prefix in ("", "evaluation_"))
     if protocol and evaluation:
         context, section = protocol["packing"]["context"], evaluation["prefix_ranking"]
         stated = {"prefixes": [entry["targets"] for entry in found["prefixes"]], "seed": found["seed"],
                   "subsets": found["subsets"], "targets": found["targets"]}
-        difference = first_difference(stated, {**section, "targets": found["rows"] * context}, "protocol")
-        checks.expect(not difference, difference or f"protocol: prefixes, seed, subsets, rows of {context} targets")
-    if results := there(root / f"research/matched_training/{study}.json"):
+        checks.equal("protocol", stated, {**section, "targets": found["rows"] * context},
+                     f"protocol: prefixes, seed, subsets, rows of {context} targets")
+    if results := read_json_if_there(root / f"research/matched_training/{study}.json"):
         own = [run for run in found["runs"] if run["run"] in results["runs"]]
         stated = {run["run"]: [found["official"][run["run"]], run["rows"], found["evaluation_plan"]] for run in own}
         frozen = {name: [result["score"]["bits_per_byte"], result["digests"]["evaluation_rows.npy"],
                          result["digests"]["evaluation_plan"]] for name, result in results["runs"].items()}
-        difference = first_difference(stated, frozen, "results")
-        checks.expect(not difference, difference or f"results: scores and rows of {len(frozen)} frozen runs")
+        checks.equal("results", stated, frozen, f"results: scores and rows of {len(frozen)} frozen runs")
 
 
 def verify(checks, path, root):

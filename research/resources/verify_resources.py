@@ -22,8 +22,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, read_json, require_keys, run_script, sha256_bytes,
-    sha256_file,
+    Checks, InputError, canonical_json, read_json, require_keys, run_script, sha256_bytes, sha256_file,
 )
 from rebuilt_totals import SECONDS, rebuilt  # noqa: E402
 
@@ -33,12 +32,6 @@ OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finish
             "interrupted": lambda status: status is not None,
             "killed": lambda status: status is not None and status < 0, "lost": lambda status: status is None}
 KEYS = ("inputs", "not_recorded", "records", "study", "totals")
-
-
-def equal(checks, what, stated, found):
-    """A check that the stated value is the one derived, naming the first place where it is not."""
-    difference = first_difference(stated, found, what)
-    checks.expect(difference is None, difference or f"{what}: {found if isinstance(found, (int, float)) else 'equal'}")
 
 
 # ------------------------------------------------------------------------------------------- records
@@ -54,7 +47,7 @@ def check_training(checks, record):
     per_update, rows_rest = divmod(record["rows"], record["updates"])
     checks.expect(rest == rows_rest == 0 < context, f"{name}: {record['targets']} targets = "
                   f"{record['updates']} updates of {per_update} rows of {context}")
-    equal(checks, f"{name}: total_flops", record["total_flops"], record["flops_per_token"] * record["targets"])
+    checks.equal(f"{name}: total_flops", record["total_flops"], record["flops_per_token"] * record["targets"])
     checks.expect(0 < record["effective_targets"] <= record["targets"] and record["peak_bytes"] > 0 and
                   record["attempts"] > 0 < record["scored_rows"] and record["flops_per_token"] % 3 == 0,
                   f"{name}: {record['effective_targets']} effective targets, {record['attempts']} attempts, "
@@ -73,10 +66,10 @@ def check_scorings(checks, records):
         if kind == f"official_{training['kind']}":
             found.append(run)
             stated, derived = [positions, scoring["seconds"]], [official, training["seconds"]["score"]]
-            equal(checks, f"{kind} of {run}: positions and seconds", stated, derived)
+            checks.equal(f"{kind} of {run}: positions and seconds", stated, derived)
         elif kind == "checkpoints" and positions:
-            equal(checks, f"{kind} of {run}: positions", positions, official)
-    equal(checks, "trainings with an official score", sorted(found), sorted(trainings))
+            checks.equal(f"{kind} of {run}: positions", positions, official)
+    checks.equal("trainings with an official score", sorted(found), sorted(trainings))
 
 
 def check_reservations(checks, records):
@@ -111,10 +104,10 @@ def check_results(checks, records, frozen, _):
     runs = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
     for name, result in frozen["runs"].items():
         record = runs.get(name, {})
-        equal(checks, f"{name}: SHA-256 of result.json", record.get("sha256"), sha256_bytes(canonical_json(result)))
+        checks.equal(f"{name}: SHA-256 of result.json", record.get("sha256"), sha256_bytes(canonical_json(result)))
         expected = {**{key: result[key] for key in record if key in result},
                     "scored_rows": result["score"]["rows"], "device": result["environment"]["device"]}
-        equal(checks, f"{name}: numbers of the frozen result", {key: record.get(key) for key in expected}, expected)
+        checks.equal(f"{name}: numbers of the frozen result", {key: record.get(key) for key in expected}, expected)
 
 
 def check_sweep(checks, records, frozen, study):
@@ -124,7 +117,7 @@ def check_sweep(checks, records, frozen, study):
         folder = f"sweep_{study}/" + "context{context}_width{width}_microbatch{microbatch}/run/".format(**candidate)
         record = next((r for name, r in trainings.items() if name.startswith(folder)), None)
         found = record and {**{key: record[key] for key in SWEPT}, "loop_seconds": record["seconds"]["loop"]}
-        equal(checks, folder, {key: candidate[key] for key in (*SWEPT, "loop_seconds")}, found)
+        checks.equal(folder, {key: candidate[key] for key in (*SWEPT, "loop_seconds")}, found)
 
 
 def other_scorings(root, study):
@@ -156,7 +149,7 @@ def check_others(checks, records, root, study):
     ours = {(record["kind"], record["run"]): record for record in records["scorings"]}
     for kind, run, expected in other_scorings(root, study):
         found = ours.get((kind, run), {})
-        equal(checks, f"{kind} of {run}: as frozen", expected, {key: found.get(key) for key in expected})
+        checks.equal(f"{kind} of {run}: as frozen", expected, {key: found.get(key) for key in expected})
 
 
 # ---------------------------------------------------------------------------------------------- main
@@ -198,10 +191,10 @@ def check_study(checks, path, root):
         check_reservations(checks, records)
     totals = rebuilt(records)
     for key in sorted({*totals, *evidence["totals"]}):
-        equal(checks, f"total {key}", evidence["totals"].get(key), totals.get(key))
+        checks.equal(f"total {key}", evidence["totals"].get(key), totals.get(key))
     for entry in evidence["inputs"]:
         if entry["path"].startswith("protocols/") and (root / entry["path"]).exists():
-            equal(checks, entry["path"], entry["sha256"], sha256_file(root / entry["path"]))
+            checks.equal(entry["path"], entry["sha256"], sha256_file(root / entry["path"]))
     check_others(checks, records, root, path.stem)
     print("", *markdown(evidence), *(f"not recorded: {line}" for line in evidence["not_recorded"]), "", sep="\n")
 

@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
 import numpy as np  # noqa: E402
 
 from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, first_difference, parse_json, read_json, run_script, sha256_bytes,
+    Checks, InputError, canonical_json, parse_json, read_json_if_there, run_script, sha256_bytes,
 )
 from rebuilt_windows import Rebuilt  # noqa: E402
 
@@ -109,9 +109,8 @@ def check_selection(checks, found, lengths, windows):
                   f"selection: window {wrong} differs; {len(windows):,} retained, {len(rows):,} drawn")
     sources, (first, last) = sum(s["sources"] for s in strata), found["documents"]
     expected = {"strata": strata, "sources": sources, "windows": len(rows), "without_text": empty}
-    difference = first_difference({key: found[key] for key in expected}, expected)
-    checks.expect(not difference and len(lengths) == last - first,
-                  f"strata: {difference or f'{sources:,} documents of {len(lengths):,}'}")
+    checks.equal("strata", {key: found[key] for key in expected}, expected, f"strata: {sources:,} documents")
+    checks.equal("documents", last - first, len(lengths))
 
 
 # ------------------------------------------------------------------------------------------ numbers
@@ -120,8 +119,7 @@ def check_selection(checks, found, lengths, windows):
 def check_numbers(checks, found, rebuilt):
     """Scores, cells and position parts, value by value."""
     for part, rows in (("scores", rebuilt.scores()), ("cells", rebuilt.cells())):
-        checks.expect(not (difference := first_difference(found[part], rows, part)),
-                      f"{part}: {difference or f'{len(rows)} rebuilt, equal'}")
+        checks.equal(part, found[part], rows, f"{part}: {len(rows)} rebuilt, equal")
     number = len(found["contrast_strata"]) * len(rebuilt.pairs)
     development = found["population"] == "development"
     status = {"number": number, "status": "exploratory" if development else "predeclared"}
@@ -132,9 +130,9 @@ def check_numbers(checks, found, rebuilt):
         return
     rows = rebuilt.position_parts()
     largest = max((row["error"] for row in rows), default=0.0)
-    difference = first_difference({key: parts[key] for key in ("status", "largest_error", "rows")},
-                                  {"status": "post hoc", "largest_error": largest, "rows": rows}, "position_parts")
-    checks.expect(not difference, f"position parts: {difference or f'{len(rows)} rebuilt, equal'}")
+    checks.equal("position parts", {key: parts[key] for key in ("status", "largest_error", "rows")},
+                 {"status": "post hoc", "largest_error": largest, "rows": rows},
+                 f"position parts: {len(rows)} rebuilt, equal")
     checks.expect(largest <= parts["tolerance"] <= 1e-7, f"position parts: add up within {largest:.1e}")
 
 
@@ -152,34 +150,27 @@ def check_scoring(checks, found, windows):
 # ---------------------------------------------------------------------------------- protocol, models
 
 
-def there(path):
-    """The JSON at a path, or None, which is said."""
-    if path.exists():
-        return read_json(path)
-    print(f"left out {path.name}: not here")
-    return None
-
-
 def check_protocol(checks, found, evaluation, where):
     """What decides documents and contrasts is what the protocol says."""
     section = evaluation["source_windows"]
     expected = {key: section[key] for key in ("bins", "bootstrap", "contrast_strata", "per_stratum")}
     expected |= section["populations"][found["population"]] | {"edges": section["strata"]}
     stated = {key: found[key] for key in expected if key != "edges"}
-    difference = first_difference({**stated, "edges": [s["up_to"] for s in found["strata"][:-1]]}, expected, where)
-    checks.expect(not difference, difference or f"{where}: documents, seed, strata, bins and contrasts are its own")
+    checks.equal(where, {**stated, "edges": [s["up_to"] for s in found["strata"][:-1]]}, expected,
+                 f"{where}: documents, seed, strata, bins and contrasts are its own")
 
 
 def check_sources(checks, found, root):
     """The study's protocol, the sealed one of a confirmation, and the checked models, where they are there."""
     study, confirmation = found["study"], found["population"] == "confirmation"
-    if evaluation := there(root / f"protocols/evaluation_{study}.json"):
+    if evaluation := read_json_if_there(root / f"protocols/evaluation_{study}.json"):
         check_protocol(checks, found, evaluation, f"evaluation_{study}.json")
-    sealed = there(root / f"research/confirmation/protocol_{study}.json") if confirmation else None
-    checked = there(root / f"research/matched_training/checkpoints_{study}.json")
+    sealed = read_json_if_there(root / f"research/confirmation/protocol_{study}.json") if confirmation else None
+    checked = read_json_if_there(root / f"research/matched_training/checkpoints_{study}.json")
     if sealed:
         check_protocol(checks, found, sealed["content"]["evaluation"], f"protocol_{study}.json")
-        checks.expect(found["excluded"] == sealed["content"]["excluded"], f"excluded: {len(found['excluded'])} documents")
+        checks.equal("excluded", found["excluded"], sealed["content"]["excluded"],
+                     f"excluded: {len(found['excluded'])} documents")
     if checked:
         weights = {name: entry["files"]["model.safetensors"] for name, entry in checked["content"]["runs"].items()}
         scored = {entry["run"]: entry["weights"] for entry in found["scoring"]}

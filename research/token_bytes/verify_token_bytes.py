@@ -21,9 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from evidence import (  # noqa: E402
-    Checks, InputError, first_difference, read_json, require_keys, run_script, sha256_file,
-)
+from evidence import Checks, InputError, read_json, require_keys, run_script, sha256_file  # noqa: E402
 
 KEYS = ("classes", "differing_types", "inputs", "ordinary_types", "partial_types_of_equal_length", "reported", "score",
         "score_left_out", "streams", "study", "types", "vocabulary")
@@ -37,12 +35,6 @@ FOLLOWING = (
     (0xED, 0xED, ((0x80, 0x9F), WHOLE)), (0xEE, 0xEF, (WHOLE, WHOLE)), (0xF0, 0xF0, ((0x90, 0xBF), WHOLE, WHOLE)),
     (0xF1, 0xF3, (WHOLE, WHOLE, WHOLE)), (0xF4, 0xF4, ((0x80, 0x8F), WHOLE, WHOLE)),
 )
-
-
-def equal(checks, what, stated, found):
-    """A check that the stated value is the one derived, naming the first place where it is not."""
-    difference = first_difference(stated, found, what)
-    checks.expect(difference is None, difference or f"{what}: {found if isinstance(found, (int, float)) else 'equal'}")
 
 
 # ------------------------------------------------------------------------------------------- tokens
@@ -84,7 +76,7 @@ def check_types(checks, evidence):
     for entry in types:
         data = bytes.fromhex(entry["bytes"])
         derived.append({**entry, "supplied": read_token(data)[0], "raw": len(data), "class": kind(data)})
-    equal(checks, f"lengths and classes of {len(types)} tokens", types, derived)
+    checks.equal(f"lengths and classes of {len(types)} tokens", types, derived)
     ids = [entry["id"] for entry in types]
     checks.expect(ids == sorted(set(ids)) and set(ids) <= set(range(evidence["ordinary_types"])),
                   f"ids rise, below {evidence['ordinary_types']}")
@@ -92,8 +84,8 @@ def check_types(checks, evidence):
     checks.expect(not same, f"tokens listed though their lengths are equal: {same or 'none'}")
     single = sorted(entry["bytes"] for entry in types if entry["class"] == "single_byte")
     checks.expect(single == [f"{byte:02x}" for byte in range(128, 256)], f"all 128 bytes over 7f: {len(single)}")
-    equal(checks, "differing_types", evidence["differing_types"], len(types))
-    equal(checks, "the paper's numbers, as reported", evidence["reported"], REPORTED)
+    checks.equal("differing_types", evidence["differing_types"], len(types))
+    checks.equal("the paper's numbers, as reported", evidence["reported"], REPORTED)
 
 
 def check_sums(checks, evidence):
@@ -102,16 +94,16 @@ def check_sums(checks, evidence):
     for name in STREAMS:
         stream, counts = streams[name], [entry["counts"][name] for entry in types]
         excess = sum(n * (entry["supplied"] - entry["raw"]) for n, entry in zip(counts, types))
-        equal(checks, f"{name}: differing", stream["differing"], sum(counts))
-        equal(checks, f"{name}: share", stream["share"], sum(counts) / stream["tokens"])
-        equal(checks, f"{name}: supplied less raw bytes", stream["supplied_bytes"] - stream["raw_bytes"], excess)
+        checks.equal(f"{name}: differing", stream["differing"], sum(counts))
+        checks.equal(f"{name}: share", stream["share"], sum(counts) / stream["tokens"])
+        checks.equal(f"{name}: supplied less raw bytes", stream["supplied_bytes"] - stream["raw_bytes"], excess)
         checks.expect(min(counts) >= 0 and 0 <= stream["bos"] <= stream["tokens"] - sum(counts) <= stream["raw_bytes"],
                       f"{name}: {stream['tokens']} tokens, {stream['bos']} of them BOS")
-    equal(checks, "classes", {name: entry["types"] for name, entry in evidence["classes"].items()},
-          {name: sum(entry["class"] == name for entry in types) for name in CLASSES})
+    checks.equal("classes", {name: entry["types"] for name, entry in evidence["classes"].items()},
+                 {name: sum(entry["class"] == name for entry in types) for name in CLASSES})
     for name in CLASSES:
         found = {s: sum(e["counts"][s] for e in types if e["class"] == name) for s in STREAMS}
-        equal(checks, f"{name}: counts", evidence["classes"][name]["counts"], found)
+        checks.equal(f"{name}: counts", evidence["classes"][name]["counts"], found)
 
 
 # -------------------------------------------------------------------------------------------- score
@@ -127,14 +119,14 @@ def check_score(checks, evidence, results):
     stream = evidence["streams"]["scored"]
     for run, found in score.items():
         supplied, raw = (found["nats"] / (math.log(2) * found[f"{name}_bytes"]) for name in ("supplied", "raw"))
-        equal(checks, f"{run}: score", found, {**found, **{f"{name}_bytes": stream[f"{name}_bytes"] for name in (
+        checks.equal(f"{run}: score", found, {**found, **{f"{name}_bytes": stream[f"{name}_bytes"] for name in (
             "supplied", "raw")}, "bits_per_byte": supplied, "raw_bits_per_byte": raw,
             "raw_minus_supplied": found["raw_bits_per_byte"] - found["bits_per_byte"]})
     if results.exists():
         frozen = {run: {key: result["score"][key] for key in score.get(run, {}) if key in result["score"]}
                   for run, result in read_json(results)["runs"].items()}
         ours = {run: {key: found[key] for key in found if key != "raw_minus_supplied"} for run, found in score.items()}
-        equal(checks, f"{study}: scores in {results.name}", frozen, ours)
+        checks.equal(f"{study}: scores in {results.name}", frozen, ours)
     else:
         print(f"left out the comparison with the frozen results: no {results}")
 
@@ -152,21 +144,21 @@ def check_data(checks, evidence, directory, protocol):
     specials = [0] * (evidence["vocabulary"] - len(tokens))
     tables = {"supplied": [read_token(token)[0] for token in tokens] + specials, "raw": [*map(len, tokens), *specials]}
     for name, table in tables.items():
-        equal(checks, f"bytes_{name}.npy", np.load(directory / f"tokenizer/bytes_{name}.npy").tolist(), table)
+        checks.equal(f"bytes_{name}.npy", np.load(directory / f"tokenizer/bytes_{name}.npy").tolist(), table)
     counts, bos = recount(directory, protocol)
     types = [{"id": i, "bytes": token.hex(), "counts": {name: int(counts[name][i]) for name in STREAMS}}
              for i, token in enumerate(tokens) if tables["supplied"][i] != tables["raw"][i]]
-    equal(checks, "every differing token and its counts",
-          [{key: entry[key] for key in ("id", "bytes", "counts")} for entry in evidence["types"]], types)
+    checks.equal("every differing token and its counts",
+                 [{key: entry[key] for key in ("id", "bytes", "counts")} for entry in evidence["types"]], types)
     hidden = sum(read_token(token)[1] > 0 for token in tokens) - len(types)
-    equal(checks, "partial_types_of_equal_length", evidence["partial_types_of_equal_length"], hidden)
-    equal(checks, "ordinary_types", evidence["ordinary_types"], len(tokens))
+    checks.equal("partial_types_of_equal_length", evidence["partial_types_of_equal_length"], hidden)
+    checks.equal("ordinary_types", evidence["ordinary_types"], len(tokens))
     for name in STREAMS:
         found = {"tokens": int(counts[name].sum()), "bos": int(counts[name][bos]),
                  **{f"{kind_}_bytes": int(np.dot(counts[name], table)) for kind_, table in tables.items()}}
-        equal(checks, f"{name}: totals", {key: evidence["streams"][name][key] for key in found}, found)
+        checks.equal(f"{name}: totals", {key: evidence["streams"][name][key] for key in found}, found)
     texts = read_json(directory / "prepared.json")["splits"]["train"]["bytes"]
-    equal(checks, "corpus: raw bytes are those of its texts", evidence["streams"]["corpus"]["raw_bytes"], texts)
+    checks.equal("corpus: raw bytes are those of its texts", evidence["streams"]["corpus"]["raw_bytes"], texts)
 
 
 # --------------------------------------------------------------------------------------------- main
@@ -178,7 +170,7 @@ def check_inputs(checks, evidence, root, data):
         folder, _, rest = entry["path"].partition("/")
         path = {"data": data / rest, "protocols": root / entry["path"]}.get(folder)
         if path and path.exists():
-            equal(checks, entry["path"], entry["sha256"], sha256_file(path))
+            checks.equal(entry["path"], entry["sha256"], sha256_file(path))
 
 
 def markdown(evidence):
