@@ -1,7 +1,8 @@
 """What is a protocol? The exact keys, types and relations of protocols/<study>.json, checked in one place.
 
-Every script that reads a protocol calls `check_protocol`: a key that is missing, unknown, of the wrong type or
-contradicted by another is named, and nothing has a default. Standard library and `evidence` only.
+Every script that reads a protocol calls `check_protocol`, or `read_evaluation` for a section of evaluation_<study>.json:
+a key that is missing, unknown, of the wrong type or contradicted by another is named, and nothing has a default.
+Standard library and `evidence` only.
 """
 
 import math
@@ -19,12 +20,22 @@ class Leaf(NamedTuple):
     holds: Callable[[object], bool]
 
 
+class Nullable(NamedTuple):
+    """A part that may be null: the study goes without."""
+
+    shape: object
+
+
 def _number(value):
     return type(value) in (int, float) and abs(value) < math.inf
 
 
 def _fraction(value):
     return _number(value) and 0 <= value <= 1
+
+
+def _naturals(value, least=0):
+    return type(value) is list and all(type(item) is int and item >= least for item in value)
 
 
 def _matches(pattern):
@@ -36,6 +47,8 @@ NATURAL = Leaf("an integer of 0 or more", lambda v: type(v) is int and v >= 0)
 POSITIVE = Leaf("a number over 0", lambda v: _number(v) and v > 0)
 FRACTION = Leaf("a number from 0 to 1", _fraction)
 BETAS = Leaf("two numbers from 0 to 1", lambda v: type(v) is list and len(v) == 2 and all(map(_fraction, v)))
+RISING = Leaf("rising positive integers", lambda v: _naturals(v, 1) and v and v == sorted(set(v)))
+SPAN = Leaf("[first, last) with 0 <= first < last", lambda v: _naturals(v) and len(v) == 2 and v[0] < v[1])
 FLAG = Leaf("true or false", lambda v: type(v) is bool)
 TEXT = Leaf("a text that is not empty", lambda v: type(v) is str and v != "")
 NAME = Leaf("a name of a-z, 0-9 and _", _matches(r"[a-z0-9_]+"))
@@ -74,6 +87,14 @@ SCHEMA = {
     "evaluation": {"microbatch": COUNT, "targets": COUNT},
     "audit": {"repeated": {"context": COUNT, "passes": COUNT, "policies": [NAME]}, "strata": [COUNT]},
 }
+_POPULATION = Nullable({"documents": SPAN, "seed": NATURAL})
+EVALUATION = {
+    "confirmation": Nullable({"documents": SPAN, "targets": COUNT}),
+    "prefix_ranking": {"prefixes": RISING, "seed": NATURAL, "subsets": COUNT},
+    "source_windows": {"bins": RISING, "bootstrap": {"replicates": COUNT, "seed": NATURAL}, "contrast_strata": [TEXT],
+                       "per_stratum": COUNT, "strata": RISING,
+                       "populations": {"development": _POPULATION, "confirmation": _POPULATION}},
+}
 
 
 def require(holds, where, text):
@@ -84,9 +105,13 @@ def require(holds, where, text):
 def check_shape(value, shape, where):
     """InputError naming the key unless `value` has the exact keys and types of `shape`.
 
-    A shape is a Leaf, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice, or a list with the
-    one shape of all its entries; the last two may not be empty.
+    A shape is a Leaf, an Nullable of a shape, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice,
+    or a list with the one shape of all its entries; the last two may not be empty.
     """
+    if isinstance(shape, Nullable):
+        if value is None:
+            return
+        shape = shape.shape
     if isinstance(shape, Leaf):
         require(shape.holds(value), where, f"expected {shape.expected}, found {value!r}")
         return
@@ -130,6 +155,14 @@ def check_protocol(protocol, where):
     require(kind in list(CORPORA), f"{where}.corpus.kind", f"expected one of {', '.join(CORPORA)}, found {kind!r}")
     check_shape(protocol, {**SCHEMA, "corpus": CORPORA[kind]}, where)
     _check_relations(protocol, where)
+
+
+def read_evaluation(path, section):
+    """One section of an evaluation protocol, null where the study goes without; InputError names what is wrong."""
+    content = read_json(path)
+    require_keys(content, {section, *EVALUATION.keys() & content} if isinstance(content, dict) else (), path)
+    check_shape(content[section], EVALUATION[section], f"{path}: {section}")
+    return content[section]
 
 
 def require_prepared(path, study):

@@ -4,8 +4,8 @@ import copy
 from pathlib import Path
 
 import pytest
-from evidence import InputError, read_json
-from protocol import check_protocol, study_protocols
+from evidence import InputError, read_json, write_json
+from protocol import EVALUATION, check_protocol, read_evaluation, study_protocols
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
 PROTOCOLS = {path.stem: read_json(path) for path in study_protocols(FOLDER)}
@@ -101,3 +101,54 @@ def test_contradictions_are_named(path, value, reason):
     changed = copy.deepcopy(PROTOCOLS["demo"])
     at(changed, path[:-1])[path[-1]] = value
     assert reason in refusal(changed)
+
+
+# ------------------------------------------------------------------------------------ evaluation_<study>.json
+
+EVALUATIONS = {path.stem: read_json(path) for path in sorted(FOLDER.glob("evaluation_*.json"))}
+
+
+def refused(folder, section, content):
+    """The refusal of an evaluation protocol that holds this content as its section, the others as they are."""
+    write_json(folder / "e.json", {**EVALUATIONS["evaluation_wheels"], section: content})
+    with pytest.raises(InputError) as caught:
+        read_evaluation(folder / "e.json", section)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+@pytest.mark.parametrize("section", EVALUATION)
+def test_the_sections_of_the_evaluation_protocols_are_read(name, section):
+    assert read_evaluation(FOLDER / f"{name}.json", section) == EVALUATIONS[name][section]
+
+
+@pytest.mark.parametrize("section", EVALUATION)
+def test_any_missing_unknown_or_wrong_part_of_an_evaluation_protocol_is_named(tmp_path, section):
+    whole = EVALUATIONS["evaluation_wheels"][section]
+    for path, value in objects(whole):
+        for key in value:
+            changed = copy.deepcopy(whole)
+            del at(changed, path)[key]
+            assert key in refused(tmp_path, section, changed)
+        changed = copy.deepcopy(whole)
+        at(changed, path)["surplus"] = 1
+        assert "surplus" in refused(tmp_path, section, changed)
+    for path in leaves(whole):
+        for wrong in (None, [], {}, -1, "", 0.5, True):
+            changed = copy.deepcopy(whole)
+            at(changed, path[:-1])[path[-1]] = wrong
+            message = refused(tmp_path, section, changed)
+            assert next(key for key in reversed(path) if isinstance(key, str)) in message
+
+
+def test_an_evaluation_protocol_has_known_sections_and_the_one_that_is_asked_for(tmp_path):
+    write_json(tmp_path / "e.json", {"confirmation": None, "more": 1})
+    with pytest.raises(InputError, match="e.json: unknown key more"):
+        read_evaluation(tmp_path / "e.json", "confirmation")
+    write_json(tmp_path / "e.json", {"confirmation": None})
+    assert read_evaluation(tmp_path / "e.json", "confirmation") is None
+    with pytest.raises(InputError, match="e.json: missing key prefix_ranking"):
+        read_evaluation(tmp_path / "e.json", "prefix_ranking")
+    write_json(tmp_path / "e.json", [])
+    with pytest.raises(InputError, match="e.json: expected an object, found list"):
+        read_evaluation(tmp_path / "e.json", "confirmation")

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evidence import InputError, read_json, require_digest, require_keys
+from evidence import InputError, read_json, require_digest
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, COUNT, ROW, arrived_documents, plan_sha256
 from loaders.rows import RowReader
-from protocol import require_prepared
+from protocol import read_evaluation, require_prepared
 
-SECTIONS = ("confirmation", "prefix_ranking", "source_windows")
 ARRAYS = ("tokens", "lengths", "refill")
 
 
@@ -32,20 +31,10 @@ class Stream(NamedTuple):
 
 def read_reserved(path):
     """(first, last, targets) of an evaluation protocol: documents first..last-1 are reserved; InputError else."""
-    evaluation = read_json(path)
-    require_keys(evaluation, {"confirmation", *(set(SECTIONS) & set(evaluation))}, path)
-    section = evaluation["confirmation"]
+    section = read_evaluation(path, "confirmation")
     if section is None:
         raise InputError(f"{path}: confirmation: null: this study reserves no documents for confirmation")
-    require_keys(section, ("documents", "targets"), f"{path}: confirmation")
-    documents, targets = section["documents"], section["targets"]
-    if not (isinstance(documents, list) and len(documents) == 2 and all(type(n) is int for n in documents)
-            and 0 <= documents[0] < documents[1]):
-        raise InputError(f"{path}: confirmation.documents: expected [first, last] with 0 <= first < last, "
-                         f"found {documents!r}")
-    if type(targets) is not int or targets <= 0:
-        raise InputError(f"{path}: confirmation.targets: expected a positive integer, found {targets!r}")
-    return *documents, targets
+    return *section["documents"], section["targets"]
 
 
 class Study:

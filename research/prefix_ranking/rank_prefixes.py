@@ -27,10 +27,9 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 import numpy as np  # noqa: E402
 
-from evidence import (  # noqa: E402
-    InputError, input_list, read_json, require_digest, require_keys, run_script, write_json,
-)
+from evidence import InputError, input_list, read_json, require_digest, run_script, write_json  # noqa: E402
 from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
+from protocol import read_evaluation  # noqa: E402
 from resampling import bits_per_byte, interval, shuffled, units  # noqa: E402
 
 TOLERANCE = 4e-9
@@ -40,20 +39,12 @@ TOLERANCE = 4e-9
 
 def read_section(path, row_targets, rows):
     """(prefixes in rows, subsets, seed) of the protocol's section; InputError names what is wrong."""
-    where = f"{path}: prefix_ranking"
-    section = read_json(path).get("prefix_ranking")
-    require_keys(section, {"prefixes", "subsets", "seed"}, where)
-    for key, least in (("subsets", 1), ("seed", 0)):
-        if type(section[key]) is not int or section[key] < least:
-            raise InputError(f"{where}.{key}: expected an integer of {least} or more, found {section[key]!r}")
-    prefixes = section["prefixes"]
-    if not isinstance(prefixes, list) or not prefixes or sorted(set(prefixes)) != prefixes:
-        raise InputError(f"{where}.prefixes: expected rising numbers of targets, found {prefixes!r}")
-    for targets in prefixes:
-        if targets % row_targets or not 0 < targets < rows * row_targets:
-            raise InputError(f"{where}.prefixes: expected multiples of a row's {row_targets} targets, fewer than the "
-                             f"score's {rows * row_targets}; found {targets}")
-    return [targets // row_targets for targets in prefixes], section["subsets"], section["seed"]
+    section = read_evaluation(path, "prefix_ranking")
+    for targets in section["prefixes"]:
+        if targets % row_targets or targets >= rows * row_targets:
+            raise InputError(f"{path}: prefix_ranking.prefixes: expected multiples of a row's {row_targets} targets, "
+                             f"fewer than the score's {rows * row_targets}; found {targets}")
+    return [targets // row_targets for targets in section["prefixes"]], section["subsets"], section["seed"]
 
 
 def read_checkpoints(directories):

@@ -4,34 +4,18 @@ A window is a beginning or a tail of one validation document: BOS and up to `con
 is a target. Windows are rows of an int64 table with the columns below; START and COUNT are a slice of the text.
 """
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 
-from evidence import InputError, read_json, require_keys, sha256_file
-from protocol import require_prepared
+from evidence import InputError, read_json, sha256_file
+from protocol import read_evaluation, require, require_prepared
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")
 KINDS = ("beginning", "tail")
-SECTION = {"bins", "bootstrap", "contrast_strata", "per_stratum", "populations", "strata"}
 PREPARED = ("validation/lengths.npy", "validation/tokens.npy", "tokenizer/bytes_supplied.npy",
             "tokenizer/bytes_raw.npy", "tokenizer/tokenizer.json")
-
-
-def _require(holds, where, expected, found):
-    if not holds:
-        raise InputError(f"{where}: expected {expected}, found {found!r}")
-
-
-def _whole(value, least=0):
-    return type(value) is int and value >= least
-
-
-def _rising(value):
-    return (isinstance(value, list) and value and all(_whole(item, 1) for item in value)
-            and all(low < high for low, high in itertools.pairwise(value)))
 
 
 def strata_of(edges):
@@ -44,39 +28,17 @@ def name_of(stratum):
     return f"{stratum['over'] + 1}-{stratum['up_to']}" if stratum["up_to"] else f"over {stratum['over']}"
 
 
-def check_section(section, context, where):
-    """InputError naming the key unless the section is complete and consistent with the context."""
-    require_keys(section, SECTION, where)
-    for key in ("strata", "bins"):
-        _require(_rising(section[key]), f"{where}.{key}", "rising positive integers", section[key])
-    _require(section["bins"][-1] < context, f"{where}.bins", f"edges below the context, {context}", section["bins"])
-    _require(context + 1 in section["strata"], f"{where}.strata", f"the row, {context + 1}, among them",
-             section["strata"])
-    _require(_whole(section["per_stratum"], 1), f"{where}.per_stratum", "a positive integer", section["per_stratum"])
-    require_keys(section["bootstrap"], {"replicates", "seed"}, f"{where}.bootstrap")
-    for key, least in (("replicates", 1), ("seed", 0)):
-        found = section["bootstrap"][key]
-        _require(_whole(found, least), f"{where}.bootstrap.{key}", f"an integer of {least} or more", found)
-    long_strata = {name_of(stratum) for stratum in strata_of(section["strata"]) if stratum["over"] > context}
-    chosen = section["contrast_strata"]
-    _require(isinstance(chosen, list) and chosen and set(chosen) <= long_strata and len(set(chosen)) == len(chosen),
-             f"{where}.contrast_strata", f"names among {sorted(long_strata)}", chosen)
-    check_populations(section["populations"], f"{where}.populations")
-
-
-def check_populations(populations, where):
-    """InputError unless each is [first, last) and a seed, or null for a study without; confirmation comes later."""
-    require_keys(populations, POPULATIONS, where)
-    there = {name: population for name, population in populations.items() if population is not None}
-    for name, population in there.items():
-        at = f"{where}.{name}"
-        require_keys(population, {"documents", "seed"}, at)
-        _require(_whole(population["seed"]), f"{at}.seed", "an integer of 0 or more", population["seed"])
-        span = population["documents"]
-        _require(isinstance(span, list) and len(span) == 2 and all(map(_whole, span)) and span[0] < span[1],
-                 f"{at}.documents", "[first, last)", span)
-    ends = [end for name in POPULATIONS if name in there for end in there[name]["documents"]]
-    _require(ends == sorted(ends), where, "confirmation after development", ends)
+def check_relations(section, context, where):
+    """InputError naming the key unless the parts of the section fit each other and the context."""
+    bins, strata, chosen = (section[key] for key in ("bins", "strata", "contrast_strata"))
+    require(bins[-1] < context, f"{where}.bins", f"expected edges below the context, {context}, found {bins}")
+    require(context + 1 in strata, f"{where}.strata", f"expected the row, {context + 1}, among them, found {strata}")
+    long_strata = {name_of(stratum) for stratum in strata_of(strata) if stratum["over"] > context}
+    require(set(chosen) <= long_strata and len(set(chosen)) == len(chosen), f"{where}.contrast_strata",
+            f"expected names among {sorted(long_strata)}, found {chosen}")
+    populations = map(section["populations"].get, POPULATIONS)
+    ends = [end for population in populations if population for end in population["documents"]]
+    require(ends == sorted(ends), f"{where}.populations", f"expected confirmation after development, found {ends}")
 
 
 class Study:
@@ -86,11 +48,9 @@ class Study:
         self.name, self.population, self.root = name, population, root.resolve()
         protocol, evaluation = (self.root / f"protocols/{prefix}{name}.json" for prefix in ("", "evaluation_"))
         self.paths = [protocol, evaluation]
-        self.protocol, sections = read_json(protocol), read_json(evaluation)
-        if "source_windows" not in sections:
-            raise InputError(f"{evaluation}: missing key source_windows")
-        self.section, self.context = sections["source_windows"], self.protocol["packing"]["context"]
-        check_section(self.section, self.context, f"{evaluation}: source_windows")
+        self.protocol, self.section = read_json(protocol), read_evaluation(evaluation, "source_windows")
+        self.context = self.protocol["packing"]["context"]
+        check_relations(self.section, self.context, f"{evaluation}: source_windows")
         if self.section["populations"][population] is None:
             raise InputError(f"{evaluation}: source_windows.populations.{population}: null: this study has none")
         self.strata = strata_of(self.section["strata"])
@@ -126,8 +86,8 @@ class Study:
         if self.population == "development":
             return []
         found, documents = read_json(self.exclusions()), self.section["populations"]["confirmation"]["documents"]
-        _require(found["documents"] == documents, f"{self.exclusions()}: documents", f"{documents}, as in "
-                 f"{self.paths[1]}: source_windows.populations.confirmation", found["documents"])
+        require(found["documents"] == documents, f"{self.exclusions()}: documents", f"expected {documents}, as in "
+                f"{self.paths[1]}: source_windows.populations.confirmation, found {found['documents']}")
         return [entry["document"] for entry in found["excluded"]]
 
     def selection(self):
