@@ -1,4 +1,4 @@
-"""Frozen files are the listed ones, made from the inputs that are here, and each way of departing from this is found."""
+"""Frozen files are the listed ones, made from the inputs that are here; each way of departing from this is found."""
 
 import re
 from pathlib import Path
