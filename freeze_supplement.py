@@ -25,15 +25,17 @@ import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from evidence import (
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+from evidence import (  # noqa: E402
     InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
     write_atomic,
 )
-from portable_names import name_findings
-from supplement_page import matches, page
-from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of
+from portable_names import name_findings  # noqa: E402
+from supplement_page import matches, page  # noqa: E402
+from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent
 LIMIT = 25_000_000
 # A supplement must be checked without another.
 EACH = ("LICENSE", "evidence.py", "portable_names.py", "supplements.py", "verify_all.py")

@@ -18,7 +18,7 @@ def get(server, folder):  # noqa: F811
 
 
 @pytest.mark.parametrize("mood", ["no address", "no text"])
-def test_a_redirect_to_what_is_no_address_is_refused_at_once_and_what_came_is_kept(server, tmp_path, mood):  # noqa: F811
+def test_a_redirect_to_what_is_no_address_is_refused_at_once_and_what_came_stays(server, tmp_path, mood):  # noqa: F811
     server.plan = ["cut", mood]
     with pytest.raises(InputError, match=f"{server.url}/file: it, or where it redirects to, is no address: .*check"):
         get(server, tmp_path)
