@@ -216,17 +216,13 @@ def page(study, parts):
 
 def draw_figures(parts, folder):
     """Write the page's figures; their paths."""
-    import matplotlib.pyplot as plt
-
     import ranking_figure
     import window_figures
     from research.matched_training.training_figures import draw_curves
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with plt.rc_context(window_figures.STYLE):
-        paths = [window_figures.forest(folder / "contrasts.png", parts["confirmation_windows"]),
-                 window_figures.position_parts(folder / "position_parts.png", parts["development_windows"])]
-    return [draw_curves(parts["training"], parts["curves"], folder / "learning_curves.png"), *paths,
+    return [draw_curves(parts["training"], parts["curves"], folder / "learning_curves.png"),
+            window_figures.forest(folder / "contrasts.png", parts["confirmation_windows"]),
+            window_figures.position_parts(folder / "position_parts.png", parts["development_windows"]),
             ranking_figure.draw(parts["ranking"], folder / "rankings.png")]
 
 
