@@ -1,4 +1,4 @@
-"""How the figures of all questions look: one colour a condition wherever it is drawn, told apart by colour-blind readers.
+"""How the figures of all questions look: one colour a condition, wherever it is drawn.
 
 The same evidence gives the same bytes: no dates, no software names, fixed size and resolution.
 """
@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-# The palette of Okabe and Ito. What is no condition has no condition's colour.
+# The palette of Okabe and Ito, told apart by colour-blind readers. What is no condition has no condition's colour.
 CONDITIONS = {"baseline": "#0072B2", "random_crop": "#D55E00", "segmented": "#009E73", "lossless": "#CC79A7"}
 OTHERS = ("#E69F00", "#56B4E9", "#000000")
 GREY, DARK = "#999999", "#333333"
