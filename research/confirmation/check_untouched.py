@@ -73,13 +73,16 @@ def account(study, lengths, refill, stream, packing, targets):
 
 
 def differences(study, contrasts, without=()):
-    """{run: bits per byte minus its baseline's} of the frozen rows, less the rows `without`; as the official score."""
+    """{run: bits per byte minus its baseline's} of the frozen rows, less the rows `without`, as in the official score;
+    None when no row is left."""
     import numpy as np
     from train import summarise
 
     path, frozen = study.evidence / f"rows_{study.name}.npy", read_json(study.evidence / f"{study.name}.json")["rows"]
     require_digest(path, frozen["sha256"])
     kept = np.delete(np.load(path), list(without), axis=1)
+    if not kept.shape[1]:
+        return None
     bits = {name: summarise(rows)["bits_per_byte"] for name, rows in zip(frozen["order"], kept)}
     return {a: bits[a] - bits[b] for a, b in contrasts}
 
@@ -124,6 +127,18 @@ def findings(study, evidence):
     return list(filter(None, (first_difference(frozen[key], found[key], key) for key in frozen)))
 
 
+def seen_finding(evidence):
+    """What was seen of the confirmation, and whether its differences keep their signs without it, in one sentence."""
+    whole, seen = evidence["confirmation"], evidence["seen"]["in_confirmation"]
+    every, kept = (evidence["bits_per_byte_minus_baseline"][key] for key in ("all_rows", "without_rows_seen"))
+    begun = f"The sweep had scored {len(seen['documents'])} of the {whole['begun']:,} documents that this stream begins"
+    if kept is None:
+        return f"{begun}; each of its {whole['rows']:,} rows holds one of them."
+    same = sum(every[name] * kept[name] > 0 for name in every)
+    return (f"{begun}; without the {len(seen['rows'])} of {whole['rows']:,} rows that hold any of them, "
+            f"{same} of {len(every)} differences keep their sign.")
+
+
 def tables(evidence):
     """Two tables as text: a row a context, and a row a difference."""
     from tabulate import tabulate
@@ -136,7 +151,7 @@ def tables(evidence):
         rows.append([*counts, len(record["reserved_begun"]), len(also["documents"]), also["tokens"], len(also["rows"])])
     headers = ["context", "candidates", "arrive", "reserved arrive", "reserved begun",
                f"of the {whole['begun']} confirmed", f"tokens of {whole['tokens']}", f"rows of {whole['rows']}"]
-    deltas = [[name, f"{every[name]:+.5f}", f"{kept[name]:+.5f}"] for name in every]
+    deltas = [[name, f"{every[name]:+.5f}", f"{kept[name]:+.5f}" if kept else "no row left"] for name in every]
     return "\n\n".join([tabulate(rows, headers),
                         tabulate(deltas, ["run", "all rows", "without rows seen"], disable_numparse=True)])
 
@@ -159,10 +174,7 @@ def main(argv=None):
         return 1
     if options.freeze:
         freeze_json(path, evidence)
-    place = path if options.freeze else "nothing written, --freeze does"
-    seen = evidence["seen"]
-    print(f"{len(seen['reserved'])} reserved documents had been scored before, "
-          f"{len(seen['in_confirmation']['documents'])} of them in the confirmation: {place}")
+    print(f"{seen_finding(evidence)}\nseen: {path if options.freeze else 'not written; --freeze writes it'}")
     return 0
 
 

@@ -3,8 +3,8 @@
     summarise.py --study NAME [--check]
 
 Reads   the frozen NAME.json of ../source_exclusion, ../matched_training (and curves_NAME.json), ../confirmation,
-        ../source_windows (NAME_development.json, NAME_confirmation.json), ../prefix_ranking; numbers reported by the
-        paper from ../published_tables/version_1.json
+        ../source_windows (NAME_development.json, NAME_confirmation.json), ../prefix_ranking, where there was a sweep
+        ../confirmation/seen_NAME.json; numbers reported by the paper from ../published_tables/version_1.json
 Writes  NAME.md and NAME/*.png beside this script; with --check nothing: exit 1 when NAME.md is not what they give
 Needs   matplotlib, NumPy. About five seconds
 """
@@ -18,6 +18,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "research/source_windows"), str(ROOT / "research/prefix_ranking")]
 
 from evidence import Checks, read_json, run_script, write_atomic  # noqa: E402
+from research.confirmation.check_untouched import seen_finding  # noqa: E402
 
 # Contrast strata by how many rows long their documents are; the paper's have keys of its own.
 PAPER_STRATA = {2: "from_4097", 4: "from_8193"}
@@ -27,12 +28,14 @@ PARTS = {
     "development_windows": "source_windows/{}_development.json",
     "confirmation_windows": "source_windows/{}_confirmation.json", "ranking": "prefix_ranking/{}.json",
 }
+SEEN = "confirmation/seen_{}.json"
 
 
 def read_parts(study, research):
-    """{part: frozen evidence}, and `paper`: the groups of tables of the paper's first version."""
-    parts = {name: read_json(research / path.format(study)) for name, path in PARTS.items()}
-    return {**parts, "paper": read_json(research / "published_tables/version_1.json")["groups"]}
+    """{part: frozen evidence}; `seen`, None without a sweep; `paper`, the groups of tables of its first version."""
+    parts, seen = {name: read_json(research / path.format(study)) for name, path in PARTS.items()}, SEEN.format(study)
+    return {**parts, "seen": read_json(research / seen) if (research / seen).exists() else None,
+            "paper": read_json(research / "published_tables/version_1.json")["groups"]}
 
 
 def markdown(headers, rows):
@@ -94,7 +97,8 @@ def sign_finding(training, confirmation):
 
 def score_section(parts):
     headers = ["condition", "seed", "official", "vs baseline", "paper's", "confirmation", "vs baseline", "paper's"]
-    return "\n\n".join([sign_finding(parts["training"], parts["confirmation"]),
+    seen = f" {seen_finding(parts['seen'])}" if parts["seen"] else ""
+    return "\n\n".join([sign_finding(parts["training"], parts["confirmation"]) + seen,
                         markdown(headers, score_rows(parts["training"], parts["confirmation"], parts["paper"])),
                         "Bits per byte; lower is better. *Paper's*: the same difference as reported by the paper, of its "
                         "own model, corpus and budget; not measured here."])
