@@ -3,6 +3,7 @@
 import copy
 import sys
 
+import numpy as np
 import pytest
 from evidence import read_json, read_manifest, sha256_file
 from tiny_runs import ROOT
@@ -12,6 +13,7 @@ for folder in ("confirmation", "source_windows", "prefix_ranking", "summary", "m
 
 import sections  # noqa: E402
 import summarise  # noqa: E402
+from research.confirmation.check_untouched import seen_finding  # noqa: E402
 from research.confirmation.score_confirmation import score_table  # noqa: E402
 from research.matched_training.verify_training_table import table  # noqa: E402
 
@@ -64,6 +66,37 @@ def test_the_confirmation_states_its_hash_its_documents_and_its_scores(parts):
     assert missing(score_table(parts["confirmation"]).splitlines(), text) == []
 
 
+def test_the_confirmation_tells_what_the_sweep_had_scored_of_it(parts):
+    seen, text = parts["seen"], page("confirmation")
+    whole, rows = seen["confirmation"], len(seen["seen"]["in_confirmation"]["rows"])
+    lines = ["|Context|Candidates|Documents drawn|Reserved, arrived|Reserved, begun|"
+             f"Also begun here, of {whole['begun']}|Tokens of {whole['tokens']:,}|Rows of {whole['rows']}|",
+             f"|Run|All {whole['rows']} rows|Without the {rows}|"]
+    for record in seen["contexts"]:
+        also = record["in_confirmation"]
+        cells = [record["context"], record["candidates"], f"{record['arrived']:,}", record["reserved_arrived"],
+                 len(record["reserved_begun"]), len(also["documents"]), f"{also['tokens']:,}", len(also["rows"])]
+        lines.append(f"|{'|'.join(map(str, cells))}|")
+    every, kept = (seen["bits_per_byte_minus_baseline"][key] for key in ("all_rows", "without_rows_seen"))
+    lines += [f"|{name}|{value:+.8f}|{kept[name]:+.8f}|" for name, value in every.items()]
+    assert missing(lines, text) == [] and len(lines) == 2 + len(seen["contexts"]) + 4
+    assert all(every[name] * kept[name] > 0 for name in every) and "Every sign stays" in text
+    assert f"The differences without the {rows} rows" in " ".join(text.split())
+
+
+def test_what_was_seen_is_in_no_contrast_but_in_windows_of_shorter_documents(parts):
+    seen, text = parts["seen"], " ".join(page("confirmation").split())
+    documents = set(seen["seen"]["reserved"])
+    longest, evidence = max(record["longest_begun"] for record in seen["contexts"]), parts["confirmation_windows"]
+    number = {8: "eight"}[evidence["contrasts"]["number"]]
+    assert f"so these {len(documents)} documents are reserved text" in text
+    assert f"None is longer than {longest} tokens: no document of the {number} window contrasts is among them" in text
+    assert longest < min(int(stratum.split("-")[0]) for stratum in evidence["contrast_strata"])
+    windows = np.load(RESEARCH / "source_windows/wheels_confirmation_windows.npy")
+    found = windows[np.isin(windows[:, 0], list(documents)), 1]  # their lengths
+    assert len(found) and found.max() <= longest
+
+
 @pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
 def test_the_windows_table_is_that_of_the_contrasts(parts, population):
     rows = sections.window_rows(parts[population], parts["paper"])
@@ -113,7 +146,7 @@ def readme():
 
 
 def test_the_readme_tells_what_the_study_found(parts):
-    for told in (sections.sign_finding(parts["training"], parts["confirmation"]),
+    for told in (sections.sign_finding(parts["training"], parts["confirmation"]), seen_finding(parts["seen"]),
                  sections.window_finding(parts["confirmation_windows"]),
                  sections.ranking_section(parts["ranking"])):
         assert told in readme()

@@ -130,6 +130,7 @@ def test_a_condition_has_one_colour_wherever_it_is_drawn():
     ("training", lambda v: v["runs"]["segmented_s44"]["score"].update(bits_per_byte=1.0)),
     ("training", lambda v: v["bits_per_byte_minus_baseline"].update(random_crop_s43=-0.5)),
     ("confirmation", lambda v: v["runs"]["baseline_s43"]["score"].update(bits_per_byte=1.0)),
+    ("seen", lambda v: v["bits_per_byte_minus_baseline"]["without_rows_seen"].update(random_crop_s43=-0.5)),
     ("confirmation_windows", lambda v: next(c for c in v["cells"] if c["contrast"]).update(sources=1)),
     ("ranking", lambda v: v["contrasts"][0].update(outside=not v["contrasts"][0]["outside"])),
     ("confirmation_windows", lambda v: next(c for c in v["cells"] if c["stratum"] == "513-1025")["quantities"][
@@ -140,6 +141,10 @@ def test_another_number_gives_another_page(parts, part, edit):
     changed = copy.deepcopy(parts)
     edit(changed[part])
     assert summarise.page("wheels", changed) != PAGE
+
+
+def test_a_study_without_a_sweep_says_nothing_of_one(parts):
+    assert "sweep" in PAGE and "sweep" not in summarise.page("wheels", {**parts, "seen": None})
 
 
 def test_a_cell_that_cannot_be_resampled_says_why(parts):

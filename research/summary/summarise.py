@@ -3,8 +3,8 @@
     summarise.py --study NAME [--check]
 
 Reads   the frozen NAME.json of ../source_exclusion, ../matched_training (and curves_NAME.json), ../confirmation,
-        ../source_windows (NAME_development.json, NAME_confirmation.json), ../prefix_ranking; numbers reported by the
-        paper from ../published_tables/version_1.json
+        ../source_windows (NAME_development.json, NAME_confirmation.json), ../prefix_ranking, where there was a sweep
+        ../confirmation/seen_NAME.json; numbers reported by the paper from ../published_tables/version_1.json
 Writes  NAME.md and NAME/*.png beside this script; with --check nothing: exit 1 when NAME.md is not what they give
 Needs   matplotlib, NumPy. About five seconds
 """
@@ -26,12 +26,14 @@ PARTS = {
     "development_windows": "source_windows/{}_development.json",
     "confirmation_windows": "source_windows/{}_confirmation.json", "ranking": "prefix_ranking/{}.json",
 }
+SEEN = "confirmation/seen_{}.json"
 
 
 def read_parts(study, research):
-    """{part: frozen evidence}, and `paper`: the groups of tables of the paper's first version."""
-    parts = {name: read_json(research / path.format(study)) for name, path in PARTS.items()}
-    return {**parts, "paper": read_json(research / "published_tables/version_1.json")["groups"]}
+    """{part: frozen evidence}; `seen`, None without a sweep; `paper`, the groups of tables of its first version."""
+    parts, seen = {name: read_json(research / path.format(study)) for name, path in PARTS.items()}, SEEN.format(study)
+    return {**parts, "seen": read_json(research / seen) if (research / seen).exists() else None,
+            "paper": read_json(research / "published_tables/version_1.json")["groups"]}
 
 
 READING = """\
