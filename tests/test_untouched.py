@@ -12,6 +12,9 @@ from tiny_runs import ROOT
 sys.path.insert(0, str(ROOT / "research/confirmation"))
 
 import check_untouched  # noqa: E402
+import freeze_protocol  # noqa: E402
+import reserved  # noqa: E402
+import seen  # noqa: E402
 import verify_seen  # noqa: E402
 
 SEEN, FOLDER = "research/confirmation/seen_tiny.json", ROOT / "research/confirmation"
@@ -60,6 +63,18 @@ def test_differences_are_those_of_the_rows_that_hold_nothing_seen(frozen, name, 
     assert found["bits_per_byte_minus_baseline"] == {
         "all_rows": swept_study.differences(statistics, order, range(statistics.shape[1])),
         "without_rows_seen": swept_study.differences(statistics, order, rows)}
+
+
+def test_no_protocol_is_frozen_over_documents_that_a_candidate_begins(study):
+    (study / "research/confirmation/protocol_tiny.json").unlink()
+    (study / "research/confirmation/tiny.json").unlink()
+    with pytest.raises(InputError, match="3 on are reserved, but the sweep scored document 3 at context 2; reserve later"):
+        run(freeze_protocol, study)
+    change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[6, 12]))
+    assert seen.require_unseen(reserved.Study("tiny", study)) is None
+    (study / "protocols/candidates_tiny.json").unlink()
+    change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[3, 12]))
+    assert seen.require_unseen(reserved.Study("tiny", study)) is None
 
 
 def test_nothing_is_written_unless_asked_and_never_another_answer(study):

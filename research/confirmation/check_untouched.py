@@ -19,57 +19,12 @@ Exit 1: the confirmation's stream or its differences are not the frozen ones. Th
 
 import argparse
 import sys
-from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
 
-from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, read_json, require_digest, run_script,
-)
-
-
-def scored_streams(study, path):
-    """[(number of candidates, packing, targets)] of each context that the sweep scored; candidates of one context
-    differ in what no stream depends on."""
-    from research.matched_training.sweep import candidate_protocol, read_sweep
-
-    sweep, streams = read_sweep(path), {}
-    if sweep["base"] != study.name:
-        raise InputError(f"{path}: base: expected {study.name!r}, found {sweep['base']!r}")
-    for candidate in sweep["candidates"]:
-        protocol = candidate_protocol(study.protocol, sweep, candidate, 1, sweep["evaluation_targets"])
-        streams[candidate["context"]] = protocol["packing"], protocol["evaluation"]["targets"]
-    counts = Counter(candidate["context"] for candidate in sweep["candidates"])
-    return [(counts[context], *streams[context]) for context in sorted(streams)]
-
-
-def shared(stream, documents):
-    """What of the confirmation's stream is of these documents: which of them it begins, tokens, and rows with any."""
-    import numpy as np
-    from loaders.accounting import ARRIVAL, BOS, COUNT, ROW
-
-    plan = stream.plan[np.isin(stream.plan[:, ARRIVAL], documents)]
-    return {"documents": np.unique(plan[:, ARRIVAL]).tolist(), "rows": np.unique(plan[:, ROW]).tolist(),
-            "tokens": int((plan[:, BOS] + plan[:, COUNT]).sum())}
-
-
-def account(study, lengths, refill, stream, packing, targets):
-    """What the official stream of a packing draws and begins, of the validation split and of the reserved documents."""
-    import numpy as np
-    from loaders.accounting import ARRIVAL, plan_sha256
-    from reserved import plan_rows
-
-    candidate = SimpleNamespace(packing=packing, capacity=packing["context"] + 1)
-    plan, arrived = plan_rows(candidate, lengths, refill, targets)
-    begun = np.unique(plan[:, ARRIVAL] % len(lengths))
-    seen = begun[(begun >= study.first) & (begun < study.last)]
-    return {"context": packing["context"], "targets": targets, "plan_sha256": plan_sha256(plan),
-            "arrived": arrived, "begun": len(begun), "reserved_arrived": max(0, min(arrived, study.last) - study.first),
-            "reserved_begun": seen.tolist(), "longest_begun": int(lengths[seen].max(initial=0)),
-            "in_confirmation": shared(stream, seen)}
+from evidence import first_difference, freeze_json, input_list, read_json, require_digest, run_script  # noqa: E402
 
 
 def differences(study, contrasts, without=()):
@@ -87,20 +42,22 @@ def differences(study, contrasts, without=()):
     return {a: bits[a] - bits[b] for a, b in contrasts}
 
 
-def inputs(study, candidates):
+def inputs(study):
     """Paths of the files that the evidence is made from."""
+    from seen import candidates_path
+
     beside = [study.evidence / name.format(study.name) for name in ("protocol_{}.json", "{}.json", "rows_{}.npy")]
     data = [study.data(f"validation/{name}.npy") for name in ("lengths", "refill")]
-    return [study.protocol_path, study.evaluation_path, study.exclusions_path, candidates, *beside, *data]
+    return [study.protocol_path, study.evaluation_path, study.exclusions_path, candidates_path(study), *beside, *data]
 
 
 def collect(study):
     """The evidence."""
     from loaders.accounting import ARRIVAL, plan_sha256
     from reserved import reserved_stream
+    from seen import account, scored_streams, shared
 
-    candidates = study.root / f"protocols/candidates_{study.name}.json"
-    scored, (_, lengths, refill) = scored_streams(study, candidates), study.validation()
+    scored, (_, lengths, refill) = scored_streams(study), study.validation()
     stream = reserved_stream(study, lengths, refill, study.excluded())
     records = [{"candidates": count, **account(study, lengths, refill, stream, packing, targets)}
                for count, packing, targets in scored]
@@ -114,7 +71,7 @@ def collect(study):
                          "tokens": rows * study.capacity, "plan_sha256": plan_sha256(stream.plan)},
         "bits_per_byte_minus_baseline": {"all_rows": differences(study, contrasts),
                                          "without_rows_seen": differences(study, contrasts, seen["rows"])},
-        "inputs": input_list(inputs(study, candidates), study.root),
+        "inputs": input_list(inputs(study), study.root),
     }
 
 

@@ -9,6 +9,7 @@ About   5 seconds for `wheels`
 
     freeze_protocol.py --study wheels
 
+Refused when a model was scored on reserved documents before: these models, or a candidate of the study's sweep.
 Publish the printed hash before you score: the file alone cannot show that it was not made afterwards.
 """
 
@@ -30,6 +31,7 @@ def main(argv=None):
     import gate
     from reserved import Study
     from research.matched_training.sealed import write_sealed
+    from seen import require_unseen
 
     study = Study(options.study, options.root)
     path = gate.protocol_path(study)
@@ -38,6 +40,7 @@ def main(argv=None):
     else:
         for scored in gate.scored_before(study):
             raise InputError(f"{scored}: scored already; a protocol frozen now would freeze nothing")
+        require_unseen(study)
         record = write_sealed(path, gate.protocol_content(study), "freeze_protocol.py")
     stream = record["content"]["stream"]
     batches = ", ".join(f"{count} of {size}" for size, count in sorted(stream["batches"].items()))
