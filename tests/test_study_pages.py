@@ -149,7 +149,7 @@ def test_the_readme_tells_what_the_study_found(parts):
     for told in (sections.sign_finding(parts["training"], parts["confirmation"]), seen_finding(parts["seen"]),
                  sections.window_finding(parts["confirmation_windows"]),
                  sections.ranking_section(parts["ranking"])):
-        assert told in readme()
+        assert f" {told}" in readme()
     rows = sections.score_rows(parts["training"], parts["confirmation"], parts["paper"])
     assert all(" ".join(f"| {' | '.join(row)} |".split()) in readme() for row in rows)
 
