@@ -2,11 +2,11 @@
 
     check_manifests.py [--freeze]
 
-Reads   manifests/frozen.sha256 and every JSON file, array (.npy) and list (.sha256) under research/: missing,
-        changed and extra files are found; every {"path", "sha256"} of a list `inputs` in that JSON: a file here, a
-        line of a list of data, or code as a supplement holds it; manifests/NAME.sha256 for every protocol NAME, and
-        data/NAME if there; and manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and
-        the one in dist/ if there
+Reads   manifests/frozen.sha256 and every JSON file, array (.npy), figure (.png) and list (.sha256) under
+        research/: missing, changed and extra files are found; every {"path", "sha256"} of a list `inputs` in that
+        JSON: a file here, a line of a list of data, or code as a supplement holds it; manifests/NAME.sha256 for every
+        protocol NAME, and data/NAME if there; and manifests/supplement_vN.sha256: the folder, its own list, its
+        archive made again, and the one in dist/ if there
 Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
 
@@ -32,7 +32,7 @@ from portable_names import name_findings  # noqa: E402
 from protocol import study_protocols  # noqa: E402
 
 FROZEN = "manifests/frozen.sha256"
-EVIDENCE = (".json", ".npy", ".sha256")
+EVIDENCE = (".json", ".npy", ".png", ".sha256")
 
 
 def frozen_files(root):
