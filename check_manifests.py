@@ -66,11 +66,14 @@ def frozen_part(root):
 
 def stated_inputs(value):
     """Every object in a list named `inputs`, wherever in a JSON value; other lists of that name hold token ids."""
-    if isinstance(value, dict):
-        named = value.get("inputs")
-        yield from [entry for entry in named if isinstance(entry, dict)] if isinstance(named, list) else []
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from stated_inputs(item)
+    found, rest = [], [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            named = value.get("inputs")
+            found += [entry for entry in named if isinstance(entry, dict)] if isinstance(named, list) else []
+        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return found
 
 
 def known_digests(path, root):
@@ -108,7 +111,7 @@ def input_findings(entry, root):
 
 def inputs_part(root, path):
     """The inputs that a frozen file names; None when it names none."""
-    entries, findings, notes = list(stated_inputs(read_json(path))), [], Counter()
+    entries, findings, notes = stated_inputs(read_json(path)), [], Counter()
     for entry in entries:
         false, said = input_findings(entry, root)
         findings += false
