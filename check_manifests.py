@@ -2,9 +2,10 @@
 
     check_manifests.py [--freeze]
 
-Reads   manifests/frozen.sha256 and every JSON file, array (.npy) and list (.sha256) under research/: missing,
-        changed and extra files are found; manifests/NAME.sha256 for every protocol NAME whose data/NAME is there; and
-        manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and the one in dist/ if there
+Reads   manifests/frozen.sha256 and every JSON file, array (.npy), figure (.png) and list (.sha256) under
+        research/: missing, changed and extra files are found; manifests/NAME.sha256 for every protocol NAME whose
+        data/NAME is there; and manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and
+        the one in dist/ if there
 Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
 
@@ -24,7 +25,7 @@ from protocol import study_protocols
 
 ROOT = Path(__file__).resolve().parent
 FROZEN = "manifests/frozen.sha256"
-EVIDENCE = (".json", ".npy", ".sha256")
+EVIDENCE = (".json", ".npy", ".png", ".sha256")
 
 
 def frozen_files(root):

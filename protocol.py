@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from evidence import HEX_DIGEST, InputError, read_json, require_keys
+from evidence import HEX_DIGEST, InputError, read_json, require_digest, require_keys
 
 
 class Leaf(NamedTuple):
@@ -174,6 +174,18 @@ def require_prepared(path, study):
             f"missing; run `python prepare.py --study {study}` (or the protocol's path) for the protocol's corpus, or "
             f"`python prepare.py --input FILES --name {study} --vocabulary N` for text of your own, while no "
             f"protocols/{study}.json is there")
+
+
+def prepared_file(directory, name):
+    """Path of a file of data/<study>, as prepare.py wrote it; InputError when it is missing or changed since."""
+    listing = directory / "prepared.json"
+    require_prepared(listing, directory.name)
+    prepared = read_json(listing)
+    files = prepared.get("files") if isinstance(prepared, dict) else None
+    digest = files.get(name) if isinstance(files, dict) else None
+    require(DIGEST.holds(digest), f"{listing}: files", f"no SHA-256 of {name}; prepare the study again")
+    require_digest(directory / name, digest)
+    return directory / name
 
 
 def study_protocols(folder):

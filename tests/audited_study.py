@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence import write_json
+from tiny_runs import list_prepared
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "research/source_exclusion"
@@ -62,7 +63,7 @@ def build(root, updates=20):
     write_json(data / "tokenizer/tokenizer.json",
                {"vocabulary": 257, "pattern": r"\p{L}+|[^\p{L}]+", "specials": {"<|reserved_0|>": BOS}, "bos": BOS})
     train, (validation,) = (write_split(data, split) for split in ("train", "validation"))
-    write_json(data / "prepared.json", {"files": {}})
+    list_prepared(data)
     demo = json.loads((ROOT / "protocols/demo.json").read_bytes())
     protocol = demo | {
         "study": "tiny",

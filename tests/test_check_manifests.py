@@ -1,4 +1,4 @@
-"""Every frozen JSON file is the one that the manifest lists, and each way of departing from a list is found."""
+"""Every frozen file of evidence is the one that the manifest lists, and each way of departing from a list is found."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ def test_the_frozen_evidence_is_what_the_manifest_lists():
 
 @pytest.fixture
 def repository(tmp_path):
-    """A folder with two frozen files, a script beside them, and prepared data of one of two studies; all listed."""
+    """A folder with four frozen files, a script beside them, and prepared data of one of two studies; all listed."""
     files = {"research/a/one.json": "{}\n", "research/b/two.json": "[]\n", "research/a/script.py": "pass\n",
-             "research/a/rows.npy": "3",
+             "research/a/rows.npy": "3", "research/a/scores.png": "4",
              "data/tiny/train/lengths.npy": "1", "data/tiny/prepared.json": "{}", "data/tiny/download/raw": "2",
              "protocols/tiny.json": "{}", "protocols/other.json": "{}"}
     for name, text in files.items():
@@ -50,6 +50,9 @@ def test_sound_files_hold_and_data_not_prepared_are_named(repository, capsys):
     ("research/b/three.json", lambda path: path.write_text("{}\n"), "research/b/three.json: extra"),
     ("research/a/rows.npy", lambda path: path.write_text("4"), "research/a/rows.npy: changed"),
     ("research/b/rows.npy", lambda path: path.write_text("4"), "research/b/rows.npy: extra"),
+    ("research/a/scores.png", lambda path: path.write_text("5"), "research/a/scores.png: changed"),
+    ("research/a/scores.png", lambda path: path.unlink(), "research/a/scores.png: missing"),
+    ("research/b/curves.png", lambda path: path.write_text("4"), "research/b/curves.png: extra"),
     ("data/tiny/train/lengths.npy", lambda path: path.write_text("0"), "train/lengths.npy: changed"),
     ("data/tiny/prepared.json", lambda path: path.unlink(), "prepared.json: missing"),
     ("data/tiny/train/more.npy", lambda path: path.write_text("0"), "train/more.npy: extra"),
@@ -94,10 +97,10 @@ LINE = b"0" * 64 + b"  "
 @pytest.mark.parametrize("change, code, reason", [
     (rewrite(lambda data: data), 0, "2 checks, 0 failed"),
     (rewrite(lambda data: b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n").replace(b"  ", b" *")), 0, "0 failed"),
-    (rewrite(lambda data: data + data), 2, "frozen.sha256:4: research/a/one.json is listed twice"),
-    (rewrite(lambda data: data + LINE + b"research/a/one.json\n"), 2, "frozen.sha256:4: research/a/one.json is listed"),
-    (rewrite(lambda data: data + LINE + b"../a\n"), 2, "frozen.sha256:4: unsafe path '../a'"),
-    (rewrite(lambda data: data + LINE + b"frozen.sha256\n"), 2, "frozen.sha256:4: the list names itself"),
+    (rewrite(lambda data: data + data), 2, "frozen.sha256:5: research/a/one.json is listed twice"),
+    (rewrite(lambda data: data + LINE + b"research/a/one.json\n"), 2, "frozen.sha256:5: research/a/one.json is listed"),
+    (rewrite(lambda data: data + LINE + b"../a\n"), 2, "frozen.sha256:5: unsafe path '../a'"),
+    (rewrite(lambda data: data + LINE + b"frozen.sha256\n"), 2, "frozen.sha256:5: the list names itself"),
     (rewrite(lambda data: b""), 2, "frozen.sha256: an empty list checks nothing"),
     (rewrite(lambda data: data + b"\xff"), 2, "frozen.sha256: not UTF-8"),
     (rewrite(lambda data: data + LINE + b"one.json\n"), 1, "one.json: not under research/"),

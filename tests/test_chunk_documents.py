@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tiny_runs
 from evidence import InputError, read_json
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +90,7 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
     folder = tmp_path / "data/demo/train"
     folder.mkdir(parents=True)
     np.save(folder / "lengths.npy", np.array([10, 600, 1300, 10]))
+    tiny_runs.list_prepared(folder.parent)
     arguments = ["--study", "demo", "--data", str(tmp_path / "data"), "--output", str(tmp_path)]
     assert chunk_documents.main(arguments) == 0 == chunk_documents.main(arguments)
     frozen = read_json(tmp_path / "chunking_demo.json")
@@ -96,6 +98,9 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
     assert frozen["designs"]["drop_rest"]["tokens_never_input"] == 10 + 10 + 88 + 276
     assert frozen["inputs"][0]["path"] == "data/demo/train/lengths.npy"
     np.save(folder / "lengths.npy", np.array([10, 600, 1301, 10]))
+    with pytest.raises(InputError, match="lengths.npy: SHA-256 differs"):
+        chunk_documents.main(arguments)
+    tiny_runs.list_prepared(folder.parent)
     with pytest.raises(InputError, match="frozen"):
         chunk_documents.main(arguments)
     assert "never scored" in capsys.readouterr().out

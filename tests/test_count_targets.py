@@ -92,6 +92,7 @@ def data(tmp_path):
     lengths = np.maximum(1, np.random.default_rng(4).lognormal(5, 1.4, 1500)).astype(np.int64)
     np.save(folder / "lengths.npy", lengths)
     np.save(folder / "refill.npy", np.array([100] * 15))
+    tiny_runs.list_prepared(folder.parent)
     return tmp_path
 
 

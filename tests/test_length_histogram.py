@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_runs
 from evidence import InputError, canonical_json, read_json
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ def frozen(tmp_path):
     folder = tmp_path / "data" / "demo" / "train"
     folder.mkdir(parents=True)
     np.save(folder / "lengths.npy", lengths)
+    tiny_runs.list_prepared(folder.parent)
     assert freeze(tmp_path) == 0
     return tmp_path / "length_histogram_demo.json", lengths.tolist()
 
@@ -127,6 +129,7 @@ def test_freezing_again_writes_the_same_or_refuses(frozen, tmp_path):
     before = path.read_bytes()
     assert freeze(tmp_path) == 0 and path.read_bytes() == before
     np.save(tmp_path / "data" / "demo" / "train" / "lengths.npy", np.array(lengths[:-1], dtype=np.int64))
+    tiny_runs.list_prepared(tmp_path / "data/demo")
     with pytest.raises(InputError, match="frozen, and the new content differs at"):
         freeze(tmp_path)
 

@@ -18,6 +18,7 @@ import serve_repeated  # noqa: E402
 import service  # noqa: E402
 from audit_records import Unbalanced  # noqa: E402
 from streams import make_packing, whole_stream  # noqa: E402
+from tiny_runs import list_prepared  # noqa: E402
 
 LOADERS = {"baseline": best_fit_crop, "lossless": lossless}
 
@@ -139,9 +140,9 @@ def study(tmp_path, monkeypatch):
     write_json(tmp_path / "small.json", protocol)
     train = tmp_path / "data/small/train"
     train.mkdir(parents=True)
-    write_json(train.parent / "prepared.json", {})
     np.save(train / "lengths.npy", np.random.default_rng(5).integers(1, 30, 40))
     np.save(train / "refill.npy", np.array([16, 16, 8]))
+    list_prepared(train.parent)
     monkeypatch.setattr(serve_repeated, "HERE", tmp_path)
     return ["--study", str(tmp_path / "small.json"), "--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
 

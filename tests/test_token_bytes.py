@@ -58,7 +58,7 @@ def write_study(root):
     evidence.write_json(data / "tokenizer/tokenizer.json", {
         "vocabulary": BOS + 4, "pattern": ".", "specials": specials, "bos": BOS})
     text = int(np.array(raw)[arrays["train/tokens"]].sum())
-    evidence.write_json(data / "prepared.json", {"splits": {"train": {"bytes": text}}})
+    tiny_runs.list_prepared(data, splits={"train": {"bytes": text}})
     return root
 
 
@@ -181,6 +181,9 @@ def test_the_audit_names_a_table_that_is_not_what_the_bytes_give(study, tmp_path
     values = np.load(path)
     values[260] += 1
     np.save(path, values)
+    with pytest.raises(evidence.InputError, match=f"bytes_{table}.npy: SHA-256 differs"):
+        audit.main(arguments(tmp_path))
+    tiny_runs.list_prepared(path.parents[1])
     assert audit.main(arguments(tmp_path)) == 1
     assert f"bytes_{table}.npy: token 260: expected" in capsys.readouterr().out
 
@@ -223,7 +226,7 @@ def test_scores_are_carried_once_the_results_are_frozen(tmp_path, capsys):
 def test_nothing_frozen_and_nothing_prepared_are_named(tmp_path):
     with pytest.raises(evidence.InputError, match="nothing is frozen"):
         verifier.main(["--folder", str(tmp_path)])
-    with pytest.raises(evidence.InputError, match="bytes_raw.npy: missing; run `python prepare.py --study demo`"):
+    with pytest.raises(evidence.InputError, match="prepared.json: missing; run `python prepare.py --study demo`"):
         audit.main(["--study", "demo", "--data", str(tmp_path)])
 
 

@@ -176,7 +176,7 @@ def test_a_confirmation_of_its_protocol_and_models_holds(confirmation, capsys):
     (lambda v: v["scoring"][1].update(seals=None), "seals: "),
     (lambda v: v["scoring"][1].update(seals=SEALS | {"protocol": "7" * 64}), "seals: "),
     (lambda v: v["scoring"][2]["padding"].update(windows_checked=0), "scoring: padding"),
-    (lambda v: v.update(excluded=[]), "excluded: 0 documents"),
+    (lambda v: v.update(excluded=[]), "excluded: 0 entries frozen"),
 ])
 def test_other_models_seals_or_documents_are_named(confirmation, copy, capsys, edit, failure):
     root, path = confirmation

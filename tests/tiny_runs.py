@@ -56,8 +56,14 @@ def write_corpus(directory, study):
     evidence.write_json(data / "tokenizer/tokenizer.json",
                         {"vocabulary": VOCABULARY, "pattern": pattern, "specials": specials, "bos": bos})
     (data / "tokenizer/ranks.txt").write_text("AA== 0\n")
-    files = {p.relative_to(data).as_posix(): evidence.sha256_file(p) for p in sorted(data.rglob("*")) if p.is_file()}
-    evidence.write_json(data / "prepared.json", {"files": files})
+    list_prepared(data)
+
+
+def list_prepared(data, **facts):
+    """prepared.json of the files that lie in a study's data directory now."""
+    files = {p.relative_to(data).as_posix(): evidence.sha256_file(p) for p in sorted(data.rglob("*"))
+             if p.is_file() and p != data / "prepared.json"}
+    evidence.write_json(data / "prepared.json", {**facts, "files": files})
 
 
 def build(root, conditions=None, **training):

@@ -6,7 +6,7 @@ import numpy as np
 
 from evidence import InputError, sha256_file
 from loaders.accounting import positive_integers
-from protocol import find_protocol, require_prepared
+from protocol import find_protocol, prepared_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,8 +29,6 @@ def study_counts(name, data, *kinds):
 
     Inputs are named as in the repository wherever the prepared data lie.
     """
-    paths = [data / name / "train" / f"{kind}.npy" for kind in kinds]
-    for path in paths:
-        require_prepared(path, name)
+    paths = [prepared_file(data / name, f"train/{kind}.npy") for kind in kinds]
     inputs = [{"path": f"data/{name}/train/{path.name}", "sha256": sha256_file(path)} for path in sorted(paths)]
     return [read_counts(*pair) for pair in zip(paths, kinds)], inputs

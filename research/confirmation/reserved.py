@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evidence import InputError, read_json, require_digest
+from evidence import InputError, read_json
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, COUNT, ROW, arrived_documents, plan_sha256
 from loaders.rows import RowReader
-from protocol import read_evaluation, require_prepared
+from protocol import prepared_file, read_evaluation
 
 ARRAYS = ("tokens", "lengths", "refill")
 
@@ -55,13 +55,7 @@ class Study:
 
     def data(self, name):
         """Path of a prepared file, whose SHA-256 prepared.json must name."""
-        directory = self.root / "data" / self.name
-        require_prepared(directory / "prepared.json", self.name)
-        path, digests = directory / name, read_json(directory / "prepared.json")["files"]
-        if name not in digests:
-            raise InputError(f"{directory / 'prepared.json'}: files: {name} is not listed; prepare the study again")
-        require_digest(path, digests[name])
-        return path
+        return prepared_file(self.root / "data" / self.name, name)
 
     def validation(self):
         """(tokens, lengths, refill) of the validation split, the reserved documents being inside."""

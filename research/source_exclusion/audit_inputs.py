@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, sha256_bytes, sha256_file
-from protocol import find_protocol, require_prepared
+from protocol import find_protocol, prepared_file, require_prepared
 from loaders.accounting import positive_integers
 from streams import make_packing, whole_stream
 
@@ -85,7 +85,8 @@ def study_rows(protocol, split):
 
 def study_stream(directory, split):
     """The Stream of one split of prepared data."""
-    return whole_stream(*(read_counts(directory / split / f"{name}.npy", name) for name in ("lengths", "refill")))
+    return whole_stream(*(read_counts(prepared_file(directory, f"{split}/{name}.npy"), name)
+                          for name in ("lengths", "refill")))
 
 
 def require_memory(args, stream, packing):

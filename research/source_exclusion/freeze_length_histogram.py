@@ -20,7 +20,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file  # noqa: E402
-from protocol import require_prepared  # noqa: E402
+from protocol import prepared_file  # noqa: E402
 
 
 def thresholds(capacity, longest):
@@ -69,11 +69,11 @@ def main(argv=None):
     packing = read_json(protocol_path).get("packing", {})
     if not {"context", "buffer_size"} <= set(packing):
         raise InputError(f"{protocol_path}: packing: expected context and buffer_size, found {sorted(packing)}")
-    name = f"{options.study}/train/lengths.npy"
-    require_prepared(options.data / name, options.study)
-    summary = summarise(read_lengths(options.data / name), packing["context"] + 1, packing["buffer_size"])
+    path = prepared_file(options.data / options.study, "train/lengths.npy")
+    summary = summarise(read_lengths(path), packing["context"] + 1, packing["buffer_size"])
     # The prepared study may lie elsewhere: its path in the repository is recorded.
-    inputs = [{"path": f"data/{name}", "sha256": sha256_file(options.data / name)}, *input_list([protocol_path], ROOT)]
+    inputs = [{"path": f"data/{options.study}/train/lengths.npy", "sha256": sha256_file(path)},
+              *input_list([protocol_path], ROOT)]
     target = options.output / f"length_histogram_{options.study}.json"
     freeze_json(target, {**summary, "inputs": inputs, "study": options.study})
     counts = f"{summary['documents']} documents, {summary['tokens']} tokens, {len(summary['histogram'])} lengths"

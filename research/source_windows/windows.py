@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, read_json, sha256_file
-from protocol import read_evaluation, require, require_prepared
+from protocol import prepared_file, read_evaluation, require
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")
@@ -58,9 +58,8 @@ class Study:
         self.folder = self.runs / "windows" / population
 
     def prepared(self, name):
-        """Path of a prepared file; InputError saying how to prepare it."""
-        require_prepared(self.data / name, self.name)
-        return self.data / name
+        """Path of a prepared file, as prepare.py wrote it; InputError saying how to prepare it."""
+        return prepared_file(self.data, name)
 
     def array(self, name):
         """A prepared array, memory-mapped."""

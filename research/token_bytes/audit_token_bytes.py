@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 
 from evidence import freeze_json, read_json, run_script, sha256_file  # noqa: E402
-from protocol import find_protocol, require_prepared  # noqa: E402
+from protocol import find_protocol, prepared_file  # noqa: E402
 
 REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
 CLASSES = {
@@ -164,7 +164,7 @@ def audit(protocol, protocol_path, directory, results):
     from corpora.tokenizer import read_tokenizer
 
     for name in FILES:
-        require_prepared(directory / name, protocol["study"])
+        prepared_file(directory, name)
     ranks, settings = read_tokenizer(directory / "tokenizer")
     tokens, bos = sorted(ranks, key=ranks.get), settings["bos"]
     tables = {name: np.load(directory / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")}
