@@ -56,16 +56,7 @@ audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes,
 	$(PY) research/source_exclusion/serve_repeated.py --study $(STUDY)
 
 evaluate: setup ## the further scores of STUDY's trained models, in their order, on the device of run-all
-	$(PY) research/confirmation/exclude_duplicates.py --study $(STUDY)
-	$(PY) research/confirmation/freeze_protocol.py --study $(STUDY)
-	$(PY) research/matched_training/verify_checkpoints.py --study $(STUDY) $(SCORING_DEVICE)
-	$(PY) research/confirmation/score_confirmation.py --study $(STUDY) $(SCORING_DEVICE)
-	for population in development confirmation; do \
-	  $(PY) research/source_windows/select_windows.py --study $(STUDY) --population $$population && \
-	  $(PY) research/source_windows/score_windows.py --study $(STUDY) --population $$population $(SCORING_DEVICE) && \
-	  $(PY) research/source_windows/analyse_windows.py --study $(STUDY) --population $$population || exit; \
-	done
-	$(PY) research/prefix_ranking/rank_prefixes.py --study $(STUDY)
+	$(PY) research/evaluate.py --study $(STUDY) $(SCORING_DEVICE)
 
 check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
 	$(PY) check_manifests.py

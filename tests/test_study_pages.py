@@ -1,4 +1,4 @@
-"""The pages of the questions state of the study `wheels` what its frozen evidence says."""
+"""The pages of the questions state of each study what its frozen evidence says."""
 
 import copy
 import sys
@@ -137,8 +137,53 @@ def test_the_widths_that_were_tried_are_as_told():
         page("matched_training").split())
 
 
-def test_the_ranking_is_told_as_it_was_found(parts):
-    assert sections.ranking_section(parts["ranking"]) in " ".join(page("prefix_ranking").split())
+def rankings(study):
+    return read_json(RESEARCH / f"prefix_ranking/{study}.json")
+
+
+def condition(run):
+    return run.rsplit("_s", 1)[0]
+
+
+def nearest_to_its_bounds(found):
+    """The contrast that another draw of subsets would move across a bound first, as the page names it."""
+    def inside(contrast):
+        return min(contrast["prefix"] - contrast["subsets_95"][0], contrast["subsets_95"][1] - contrast["prefix"])
+
+    one = min(found["contrasts"], key=lambda contrast: abs(inside(contrast)))
+    return (f"is `{one['checkpoint']}` on the first {one['targets']:,} targets, {one['prefix']:+.6f} with 95 % from "
+            f"{one['subsets_95'][0]:+.6f} to {one['subsets_95'][1]:+.6f}, "
+            f"{abs(inside(one)):.6f} {'outside' if one['outside'] else 'inside'}.")
+
+
+@pytest.mark.parametrize("study", ["demo", "wheels"])
+def test_the_ranking_is_told_as_it_was_found(study):
+    found, text = rankings(study), " ".join(page("prefix_ranking").split())
+    assert f"Study `{study}`, its six checkpoints. {sections.ranking_section(found)}" in text
+    assert nearest_to_its_bounds(found) in text
+
+
+@pytest.mark.parametrize("study, crops", [("demo", 3), ("wheels", 0)])
+def test_outside_lie_all_penalties_of_segmented_and_the_counted_ones_of_random_crop(study, crops):
+    found = rankings(study)["contrasts"]
+    outside = [condition(contrast["checkpoint"]) for contrast in found if contrast["outside"]]
+    assert sorted(outside) == ["random_crop"] * crops + ["segmented"] * 6
+    assert all(c["prefix"] < c["full"] for c in found if condition(c["checkpoint"]) == "segmented")
+
+
+def test_the_short_score_of_the_demo_prefers_random_crop_and_the_whole_the_baseline():
+    found, text = rankings("demo"), " ".join(page("prefix_ranking").split())
+    assert [condition(name) for name in found["ranking"]][:2] == ["baseline"] * 2
+    pairs = [entry["reversals"] for entry in found["prefixes"]]
+    assert all(set(map(condition, pair)) == {"baseline", "random_crop"} for pair in sum(pairs, []))
+    assert "model, {}, {} and {} on the three prefixes.".format(*map(len, pairs)) in text
+    crops = [c for c in found["contrasts"] if condition(c["checkpoint"]) == "random_crop" and c["targets"] == 8192]
+    assert len(crops) == 2 and all(c["prefix"] < 0 < c["full"] for c in crops)
+
+
+def test_the_reversal_of_wheels_is_of_the_two_models_named():
+    reversals = [entry["reversals"] for entry in rankings("wheels")["prefixes"]]
+    assert reversals == [[["baseline_s44", "random_crop_s43"]], [], []]
 
 
 def readme():
