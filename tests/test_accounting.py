@@ -19,7 +19,7 @@ def account(policy, lengths, sizes, seed=7):
 
 
 @EVERY
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(world=streams())
 def test_the_ledger_equals_a_count_of_every_token(policy, world):
     lengths, sizes = world
@@ -28,7 +28,7 @@ def test_the_ledger_equals_a_count_of_every_token(policy, world):
 
 
 @EVERY
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(world=streams())
 def test_tokens_and_documents_balance_at_every_horizon(policy, world):
     lengths, sizes = world
@@ -43,7 +43,7 @@ def test_tokens_and_documents_balance_at_every_horizon(policy, world):
 
 
 @EVERY
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(world=streams())
 def test_discards_by_selection_add_up_to_what_the_list_packer_threw_away(policy, world):
     lengths, sizes = world
@@ -59,7 +59,7 @@ def test_discards_by_selection_add_up_to_what_the_list_packer_threw_away(policy,
 
 
 @pytest.mark.parametrize("policy", ["best_fit_crop", "random_span", "lossless"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(world=streams(), data=st.data())
 def test_the_largest_long_documents_are_unstarted_at_every_selection(policy, world, data):
     """Paper section 3: the largest min(B-1, N_long) keys of all that arrived have not begun. Tied lengths included."""

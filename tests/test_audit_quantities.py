@@ -58,7 +58,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 @every_policy
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(world=worlds())
 def test_usable_buffer_and_arrivals_equal_those_of_a_list_loader_at_every_selection(policy, world):
     _, plan, stream, packing = audited(policy, *world)
@@ -69,7 +69,7 @@ def test_usable_buffer_and_arrivals_equal_those_of_a_list_loader_at_every_select
 
 
 @every_policy
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(world=worlds())
 def test_strata_and_positions_equal_a_count_of_single_tokens(policy, world):
     lengths, _, capacity, *_ = world
@@ -93,7 +93,7 @@ def test_strata_and_positions_equal_a_count_of_single_tokens(policy, world):
 
 
 @every_policy
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(world=worlds())
 def test_documents_are_sorted_by_the_share_of_positions_seen_over_all_passes(policy, world):
     lengths = world[0]

@@ -30,7 +30,7 @@ def slow_batch(rows, width, pad, independent):
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6).map(np.array), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents=DOCUMENTS, spare=st.integers(0, 9), pad=st.integers(0, 3), independent=st.booleans())
 def test_packing_puts_whole_documents_in_order_and_labels_them_as_a_loop_does(documents, spare, pad, independent):
     width, rows = 6 + spare, [[]]
@@ -43,7 +43,7 @@ def test_packing_puts_whole_documents_in_order_and_labels_them_as_a_loop_does(do
     assert all(array.dtype == np.int64 for array in batch)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents=DOCUMENTS, pad=st.integers(0, 3))
 def test_padding_puts_one_document_a_row_as_wide_as_the_longest(documents, pad):
     batch = batches.pad_documents(documents, pad=pad)
@@ -82,7 +82,7 @@ def test_case_14_the_shift_stops_at_a_packed_boundary():
     assert batches.allowed(batch, independent=False).sum() == 28
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(documents=DOCUMENTS, spare=st.integers(0, 4))
 def test_a_query_reads_earlier_tokens_of_its_own_document_and_no_padding(documents, spare):
     batch = batches.pack_documents(documents, 6 + spare, pad=0)
@@ -92,7 +92,7 @@ def test_a_query_reads_earlier_tokens_of_its_own_document_and_no_padding(documen
         assert found[row].tolist() == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(documents=DOCUMENTS, spare=st.integers(0, 4))
 def test_labels_shifted_outside_come_back_with_the_same_targets(documents, spare):
     inputs, targets, positions, segments = batches.shifted(batches.pack_documents(documents, 6 + spare, pad=0))
@@ -166,7 +166,7 @@ def expand(plan):
 
 
 @NEW
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(world=streams())
 def test_rows_in_order_equal_a_loop_over_tokens_and_score_every_target_once(loader, world):
     lengths, sizes = world
@@ -184,7 +184,7 @@ def test_rows_in_order_equal_a_loop_over_tokens_and_score_every_target_once(load
 
 
 @NEW
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(world=streams())
 def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
     lengths, sizes = world
@@ -215,7 +215,7 @@ def test_masked_documents_lie_in_the_baselines_rows():
     assert np.array_equal(document_masked.plan(lengths, **world), best_fit_crop.plan(lengths, **world))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(world=streams(), data=st.data())
 def test_planned_targets_are_those_of_the_batches_read(world, data):
     """The divisor of an update comes from the plan; the labels that are scored come from the rows."""

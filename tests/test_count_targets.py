@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny_runs
 from evidence import InputError, read_json
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders import batches, document_masked
@@ -37,7 +37,6 @@ def counted(plan, shape, independent, fills):
 
 @given(st.sampled_from(LOADERS), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 3),
        st.integers(1, 3), st.integers(1, 9), st.integers(1, 3))
-@settings(deadline=None)
 def test_the_account_is_what_is_counted_in_the_batches(name, lengths, ranks, microbatch, context, accumulation):
     loader, shape = importlib.import_module(f"loaders.{name}"), Shape(ranks, microbatch, context, accumulation)
     refill = np.array([len(lengths)])

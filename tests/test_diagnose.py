@@ -145,7 +145,7 @@ def left_padded(documents, pad):
     return {key: np.stack([np.roll(row, k) for row, k in zip(value, free)]) for key, value in batch.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(3, 9), min_size=2, max_size=6), pad=st.sampled_from([PAD, BOS, EOS]),
        bos=st.sampled_from([None, BOS, EOS]), spare=st.integers(0, 9))
 def test_no_right_batch_is_blamed_whatever_the_lengths_and_shared_ids(lengths, pad, bos, spare):

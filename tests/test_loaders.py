@@ -46,7 +46,7 @@ def assert_same_rows(policy, lengths, sizes, seed=7):
 
 
 @EVERY
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(world=streams())
 def test_every_plan_equals_the_list_packer(policy, world):
     assert_same_rows(policy, *world)
@@ -83,7 +83,7 @@ def test_plans_made_in_blocks_equal_the_list_packer(policy, block, monkeypatch):
 
 
 @EVERY
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(world=streams(), rows=st.integers(0, 12))
 def test_fewer_rows_give_a_prefix_of_the_same_plan(policy, world, rows):
     lengths, sizes = world
@@ -93,7 +93,7 @@ def test_fewer_rows_give_a_prefix_of_the_same_plan(policy, world, rows):
 
 
 @EVERY
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(world=streams())
 def test_rows_are_full_and_segments_lie_inside_their_documents(policy, world):
     lengths, sizes = world
@@ -105,7 +105,7 @@ def test_rows_are_full_and_segments_lie_inside_their_documents(policy, world):
     assert (plan[:, START] + plan[:, COUNT] < np.array(lengths)[plan[:, ARRIVAL] % len(lengths)]).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(world=streams())
 def test_random_spans_change_only_where_a_cropped_segment_starts(world):
     lengths, sizes = world

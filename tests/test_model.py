@@ -131,7 +131,7 @@ def test_rotary_scores_depend_on_distance_alone():
 # ---------------------------------------------------------------------------------------------- loss
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(count=st.integers(1, 40), chunk=st.integers(1, 50), seed=st.integers(0, 99))
 def test_the_chunked_loss_is_the_plain_loss(count, chunk, seed):
     """Value and both gradients, in float64, whatever the chunk, with repeated targets."""

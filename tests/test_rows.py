@@ -29,7 +29,7 @@ def reader_of(policy, lengths, sizes, seed=7):
 
 
 @EVERY
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(world=streams())
 def test_rows_hold_the_tokens_the_list_packer_emits(policy, world):
     lengths, sizes = world

@@ -110,7 +110,7 @@ def test_occurrences_are_those_of_a_plain_count(study):
     assert streams["inputs"]["tokens"] == 12 * 2 * 2 * 32 and streams["scored"]["tokens"] == 24 * 32
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(token=st.one_of(st.binary(min_size=1, max_size=12), st.text(min_size=1).map(lambda text: text.encode()[1:-1]))
        .filter(len))
 def test_two_readings_of_utf_8_agree_with_python_on_every_bytes(token):

@@ -62,7 +62,7 @@ def slow_encode(ranks, text):
     return ids
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=st.one_of(st.text(), st.lists(st.sampled_from([*WORDS, *SPECIALS, " ", "\r\n", "\u2028"])).map("".join)))
 def test_every_text_is_encoded_as_the_slow_reference_does_and_decodes_to_itself(folder, encoding, text):
     ids = encode_text(encoding, text, "here")
