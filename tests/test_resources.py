@@ -211,8 +211,8 @@ def test_a_dropped_or_renamed_record_is_found(study, capsys, edit, named):
 
 
 @pytest.mark.parametrize("edit, named", [
-    (lambda c: c.update(flops_per_second=2 * c["flops_per_second"]), "from its record"),
-    (lambda c: c.update(targets_per_second=2 * c["targets_per_second"]), "from its record"),
+    (lambda c: c.update(flops_per_second=2 * c["flops_per_second"]), "from its record.flops_per_second"),
+    (lambda c: c.update(targets_per_second=2 * c["targets_per_second"]), "its record.targets_per_second"),
     (lambda c: c.update(parameters=c["parameters"] + 1), "baseline_s43: parameters"),
     (lambda c: c.update(heads=4), "candidates and seconds of the protocol[0][0].heads"),
     (lambda c: c.update(microbatch=2), "no training in the ledger"),
