@@ -79,6 +79,7 @@ verify: setup ## every verifier that needs no data: manifests, theorem, frozen r
 	$(PY) research/prefix_ranking/verify_evaluation_summary.py
 	$(PY) research/source_windows/verify_window_evidence.py
 	$(PY) research/confirmation/verify_confirmation.py --study wheels
+	$(PY) research/confirmation/verify_seen.py --study wheels
 	$(PY) research/batch_boundaries/verify_batch_boundaries.py
 	$(PY) research/token_bytes/verify_token_bytes.py
 	$(PY) research/resources/verify_resources.py

@@ -1,30 +1,38 @@
-"""Do the files on this disk have the SHA-256 that the manifests record?
+"""Do the files on this disk have the SHA-256 that the manifests record, and the inputs of evidence those it states?
 
     check_manifests.py [--freeze]
 
-Reads   manifests/frozen.sha256 and every JSON file, array (.npy) and list (.sha256) under research/: missing,
-        changed and extra files are found; manifests/NAME.sha256 for every protocol NAME whose data/NAME is there; and
-        manifests/supplement_vN.sha256: the folder, its own list, its archive made again, and the one in dist/ if there
+Reads   manifests/frozen.sha256 and every JSON file, array (.npy), figure (.png) and list (.sha256) under
+        research/: missing, changed and extra files are found; every {"path", "sha256"} of a list `inputs` in that
+        JSON: a file here, a line of a list of data, or code as a supplement holds it; manifests/NAME.sha256 for every
+        protocol NAME, and data/NAME if there; and manifests/supplement_vN.sha256: the folder, its own list, its
+        archive made again, and the one in dist/ if there
 Writes  with --freeze, manifests/frozen.sha256 anew from the files under research/
 Needs   Python's standard library. About a second
 
-Exit 1: a file is not what a manifest says. Data not prepared here is named and left out.
+Exit 1: a file is not what a manifest or evidence says. 2: none is found false, and a list or file could not be read;
+the rest was checked. Inputs under runs/ or not here, and data not prepared here, are named and left out.
 """
 
 import argparse
 import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
-import supplements
-from evidence import (
-    Checks, InputError, format_manifest, manifest_findings, read_manifest, run_script, sha256_file, write_atomic
-)
-from portable_names import name_findings
-from protocol import study_protocols
-
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+import supplements  # noqa: E402
+from evidence import (  # noqa: E402
+    Checks, InputError, format_manifest, manifest_findings, read_json, read_manifest, run_script, sha256_file,
+    write_atomic,
+)
+from portable_names import name_findings  # noqa: E402
+from protocol import study_protocols  # noqa: E402
+
 FROZEN = "manifests/frozen.sha256"
-EVIDENCE = (".json", ".npy", ".sha256")
+EVIDENCE = (".json", ".npy", ".png", ".sha256")
 
 
 def frozen_files(root):
@@ -48,24 +56,129 @@ def frozen_findings(listed, root):
     return name_findings(listed) + findings
 
 
+def frozen_part(root):
+    listed = read_manifest(root / FROZEN)
+    return f"{FROZEN}: {len(listed)} files", frozen_findings(listed, root)
+
+
+# ------------------------------------------------------------------------------------------- inputs
+
+
+def stated_inputs(value):
+    """Every object in a list named `inputs`, wherever in a JSON value; other lists of that name hold token ids."""
+    found, rest = [], [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            named = value.get("inputs")
+            found += [entry for entry in named if isinstance(entry, dict)] if isinstance(named, list) else []
+        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return found
+
+
+def known_digests(path, root):
+    """{place: SHA-256} of an input here: a study's data by its list, any other file by its bytes.
+
+    Code moves on while evidence made with it stays, so that a supplement's copy of code counts too.
+    """
+    if path.startswith("data/"):
+        study, _, name = path.removeprefix("data/").partition("/")
+        manifest = root / "manifests" / f"{study}.sha256"
+        return {f"manifests/{study}.sha256": read_manifest(manifest).get(name)} if manifest.exists() else {}
+    copies = sorted(root.glob(f"supplement_v*/{path}")) if path.endswith(".py") else []
+    return {place.relative_to(root).as_posix(): sha256_file(place)
+            for place in (root / path, *copies) if place.is_file()}
+
+
+def input_findings(entry, root):
+    """(what is false about one stated input, where it was found other than at its path or why it is left out)."""
+    if set(entry) != {"path", "sha256"} or not all(isinstance(text, str) for text in entry.values()):
+        return [f"inputs: expected a path and its sha256, found {entry}"], []
+    path, stated = entry["path"], entry["sha256"]
+    if faults := name_findings([path]):
+        return [f"inputs: {fault}" for fault in faults], []
+    if path.startswith("runs/"):
+        return [], ["under runs/, left out"]
+    known = known_digests(path, root)
+    if not known:
+        return [], [f"{path} not here, left out"]
+    places = [place for place, digest in known.items() if digest == stated]
+    if not places:
+        found = ", ".join(f"{digest or 'no line'} in {place}" for place, digest in known.items())
+        return [f"inputs: {path}: expected {stated}, found {found}"], []
+    return [], [f"{path} as in {places[0]}"] if places[0].startswith("supplement_v") else []
+
+
+def inputs_part(root, path):
+    """The inputs that a frozen file names; None when it names none."""
+    entries, findings, notes = stated_inputs(read_json(path)), [], Counter()
+    for entry in entries:
+        false, said = input_findings(entry, root)
+        findings += false
+        notes.update(said)
+    noted = "".join(f"; {note}" + (f" ({count})" if count > 1 else "") for note, count in sorted(notes.items()))
+    return (f"{path.relative_to(root).as_posix()}: {len(entries)} inputs{noted}", findings) if entries else None
+
+
+# ------------------------------------------------------------------------------ data and supplements
+
+
 def data_findings(listed, directory):
-    """Every way prepared data depart from the list, in the folders that it lists."""
+    """Names that some system cannot hold, and every way prepared data depart from the list, in its folders."""
     folders = {name.split("/")[0] for name in listed}
-    return [finding for finding in manifest_findings(listed, directory)
-            if not finding.endswith(": extra") or finding.split("/")[0] in folders]
+    return name_findings(listed) + [finding for finding in manifest_findings(listed, directory)
+                                    if not finding.endswith(": extra") or finding.split("/")[0] in folders]
 
 
-def check_supplements(checks, root):
-    """One check a supplement that is recorded or here: one without the other is not what was frozen."""
+def data_part(root, study):
+    """A study's list, by its names alone without the data; None without a list."""
+    manifest, data = root / f"manifests/{study}.sha256", root / "data" / study
+    if not manifest.exists():
+        return print(f"left out {study}: no {manifest}")
+    listed = read_manifest(manifest)
+    text = f"{manifest.relative_to(root).as_posix()}: {len(listed)} "
+    if not data.exists():
+        return f"{text}names; left out the files: no {data}", name_findings(listed)
+    return f"{text}files", data_findings(listed, data)
+
+
+def supplement_part(root, name):
+    """A supplement that is recorded or here: one without the other is not what was frozen."""
+    count = sum(path.is_file() for path in (root / name).rglob("*"))
+    return f"{name}: {count} files", supplements.frozen_findings(root, name)
+
+
+# --------------------------------------------------------------------------------------------- main
+
+
+def parts(root):
+    """Functions of no argument: each gives the (text, findings) of one check, or None when there is none to make."""
     recorded = {path.stem for path in (root / "manifests").glob("supplement_v*.sha256")}
-    for name in sorted(recorded | {path.name for path in root.glob("supplement_v*") if path.is_dir()}):
-        count = sum(path.is_file() for path in (root / name).rglob("*"))
-        report(checks, name, count, supplements.frozen_findings(root, name))
+    names = sorted(recorded | {path.name for path in root.glob("supplement_v*") if path.is_dir()})
+    return [partial(frozen_part, root),
+            *(partial(inputs_part, root, path) for path in sorted((root / "research").rglob("*.json"))),
+            *(partial(data_part, root, path.stem) for path in study_protocols(root / "protocols")),
+            *(partial(supplement_part, root, name) for name in names)]
 
 
-def report(checks, name, count, findings):
-    """One check a manifest; its findings line by line."""
-    checks.expect(not findings, f"{name}: {count} files" + (f", {len(findings)} findings" if findings else ""))
+def check(root):
+    """Make every check; the exit code. InputError, when nothing is false, names what could not be checked."""
+    checks, unchecked = Checks(), {}
+    for part in parts(root):
+        try:
+            if found := part():
+                report(checks, *found)
+        except InputError as error:
+            print(f"not checked: {error}")
+            unchecked[str(error)] = None
+    if unchecked and not checks.failed:
+        raise InputError(f"{checks.made} checks hold, not checked: {'; '.join(unchecked)}")
+    return checks.close()
+
+
+def report(checks, text, findings):
+    """One check, its findings line by line."""
+    checks.expect(not findings, text + (f", {len(findings)} findings" if findings else ""))
     for finding in findings:
         print(f"     {finding}")
 
@@ -82,17 +195,7 @@ def main(argv=None):
         write_atomic(args.root / FROZEN, format_manifest(digests))
         print(f"{len(digests)} files: {args.root / FROZEN}")
         return 0
-    checks, listed = Checks(), read_manifest(args.root / FROZEN)
-    report(checks, FROZEN, len(listed), frozen_findings(listed, args.root))
-    for protocol in study_protocols(args.root / "protocols"):
-        manifest, data = args.root / f"manifests/{protocol.stem}.sha256", args.root / "data" / protocol.stem
-        if not manifest.exists() or not data.exists():
-            print(f"left out {protocol.stem}: no {'manifest' if data.exists() else data}")
-            continue
-        listed = read_manifest(manifest)
-        report(checks, manifest.relative_to(args.root), len(listed), data_findings(listed, data))
-    check_supplements(checks, args.root)
-    return checks.close()
+    return check(args.root)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,12 @@ def refuse_busy(gpu, share):
 
 
 def child_environment(device):
-    """The caller's environment with exactly the reserved device visible: one UUID, or no GPU at all for the CPU."""
-    return {**os.environ, "CUDA_VISIBLE_DEVICES": device["uuid"] or ""}
+    """The caller's environment with exactly the reserved device visible: one UUID, or no GPU at all for the CPU.
+
+    Without PYTHONSAFEPATH: a run's train.py imports what lies beside it.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    return kept | {"CUDA_VISIBLE_DEVICES": device["uuid"] or ""}
 
 
 def refuse_wrong_probe(gpu):

@@ -104,9 +104,8 @@ def require_digest(path, expected):
 
 def input_list(paths, root):
     """The `inputs` entry of an evidence file: [{"path": relative to root, "sha256": hex}], sorted by path."""
-    root = Path(root).resolve()
-    entries = [{"path": Path(p).resolve().relative_to(root).as_posix(), "sha256": sha256_file(p)} for p in paths]
-    return sorted(entries, key=lambda entry: entry["path"])
+    named = {Path(os.path.relpath(path, root)).as_posix(): path for path in paths}  # data/ may be a link elsewhere
+    return [{"path": _safe_name(name, root), "sha256": sha256_file(path)} for name, path in sorted(named.items())]
 
 
 # --------------------------------------------------------------------------------------------- JSON
@@ -131,10 +130,13 @@ def canonical_json(value):
     """UTF-8 bytes of `value`: sorted keys, two spaces, LF, one final newline.
 
     The same content gives the same bytes whatever the key order. NaN, infinity, non-string keys and non-JSON
-    types raise InputError naming the key's path.
+    types raise InputError naming the key's path; so do, without it, lone surrogates and endless nesting.
     """
-    _refuse_unwritable(value, "$")
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    try:
+        _refuse_unwritable(value, "$")
+        return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InputError(f"$: not JSON: {error}") from None
 
 
 def _unique_keys(pairs):
@@ -150,11 +152,19 @@ def _refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text):
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large for a float")
+    return value
+
+
 def parse_json(data, where):
-    """Strict JSON from bytes: no NaN or infinity, no repeated key, UTF-8; InputError naming `where`."""
+    """Strict JSON from bytes: UTF-8, no NaN or infinity (nor 1e999), no repeated key; InputError naming `where`."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except ValueError as error:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant,
+                          parse_float=_finite)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not strict JSON: {error}") from None
 
 

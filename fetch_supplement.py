@@ -22,10 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from corpora.transfer import Patience, WrongDigest, fetch, is_there
-from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes
-from safe_archive import Unsafe, describe, read_archive, read_within
-from supplements import MANIFEST, folder_findings
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+from corpora.transfer import Patience, WrongDigest, fetch, is_there  # noqa: E402
+from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes  # noqa: E402
+from safe_archive import Unsafe, describe, read_archive, read_within  # noqa: E402
+from supplements import MANIFEST, folder_findings, naming  # noqa: E402
 
 MB = 10**6
 PATIENCE = Patience(attempts=6, timeout=30.0)
@@ -34,16 +37,6 @@ BOUNDS = [
     ("--folder-mb", 500, "most million bytes of what it unpacks to"),
     ("--members", 10_000, "most files and folders"),
 ]
-
-
-@contextmanager
-def naming(path):
-    """A full disk and the like say which file they met."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{path}: {reason}; make room or choose another --out, and run again") from None
 
 
 # ----------------------------------------------------------------------------------------- download

@@ -6,7 +6,8 @@
 Reads   manifests/supplement_v1.json (what it holds, by patterns, and how it is checked) and the files that match
 Writes  supplement_v1/, dist/supplement_v1.tar.gz and manifests/supplement_v1.sha256 (SHA-256 of list and archive), or
         nothing: an existing one is never overwritten, nor one made above 25 MB, or with a part missing or false, or of
-        linked files. The record comes last: what a killed call left is there without it, and may be deleted
+        linked files. What fails midway is taken back, save an empty dist/. The record comes last: what a killed call
+        left is there without it, and may be deleted
 Needs   Python's standard library, and what the supplement's verifiers need (NumPy): its verify_all.py is run first.
         Run it in a fresh clone, where nothing unfinished matches a pattern
 About   half a minute on one core
@@ -25,15 +26,19 @@ import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from evidence import (
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+from evidence import (  # noqa: E402
     InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
     write_atomic,
 )
-from portable_names import name_findings
-from supplement_page import matches, page
-from supplements import MANIFEST, archive_bytes, archive_of, frozen_findings, read_folder, record_of
+from portable_names import name_findings  # noqa: E402
+from supplement_page import matches, page  # noqa: E402
+from supplements import (  # noqa: E402
+    MANIFEST, archive_bytes, archive_of, frozen_findings, naming, read_folder, record_of,
+)
 
-ROOT = Path(__file__).resolve().parent
 LIMIT = 25_000_000
 # A supplement must be checked without another.
 EACH = ("LICENSE", "evidence.py", "portable_names.py", "supplements.py", "verify_all.py")
@@ -161,18 +166,35 @@ def require_holds(folder):
         raise InputError(f"verify_all.py in the new supplement ended with exit code {code}; nothing was frozen")
 
 
+def write(path, data, shown=None):
+    """write_atomic, whose error names the file: as `shown` when it is written aside first."""
+    with naming(shown or path):
+        write_atomic(path, data)
+
+
 def publish(place, name, files, archive):
-    """Write the folder beside its place, check it there, give it its name; then write archive and, last, record."""
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place, prefix=f".{name}.") as temporary:
-        folder = Path(temporary) / name
-        for path, data in files.items():
-            write_atomic(folder / path, data)
-        require_holds(folder)
-        folder.rename(place / name)
-    write_atomic(archive_of(place, name), archive)
+    """Write the folder beside its place, check it there, give it its name; then write archive and, last, record.
+
+    What fails takes all of it back; only a kill can leave something.
+    """
+    kept, record = archive_of(place, name), record_of(place, name)
     digests = {f"dist/{name}.tar.gz": sha256_bytes(archive), f"{name}/{MANIFEST}": sha256_bytes(files[MANIFEST])}
-    write_atomic(record_of(place, name), format_manifest(digests))
+    with naming(place / name):
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place, prefix=f".{name}.") as temporary:
+            folder = Path(temporary) / name
+            for path, data in files.items():
+                write(folder / path, data, place / name / path)
+            require_holds(folder)
+            folder.rename(place / name)
+            try:
+                write(kept, archive)
+                write(record, format_manifest(digests))
+            except BaseException:
+                record.unlink(missing_ok=True)
+                kept.unlink(missing_ok=True)
+                (place / name).rename(folder)
+                raise
 
 
 def freeze(root, place, version, incomplete):
@@ -195,7 +217,7 @@ def rebuild(place, version):
     if findings := frozen_findings(place, name):
         raise InputError(f"{place / name}: not as it was frozen: {'; '.join(findings[:3])}")
     archive = archive_bytes(read_folder(place / name), name)
-    write_atomic(archive_of(place, name), archive)
+    write(archive_of(place, name), archive)
     return archive
 
 

@@ -21,12 +21,14 @@ import re
 import sys
 from pathlib import Path
 
-from evidence import (
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+from evidence import (  # noqa: E402
     canonical_json, format_manifest, read_json, require_digest, run_script, sha256_bytes, sha256_file, write_atomic,
 )
-from protocol import DIGEST, check_protocol, require, require_prepared
+from protocol import DIGEST, check_protocol, require, require_prepared  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (
     "tokenizer/ranks.txt", "tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",

@@ -13,6 +13,7 @@ rests on the two formats and the files' names and bytes, at the price of a large
 
 import struct
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 from evidence import InputError, manifest_findings, read_manifest, sha256_bytes, sha256_file
@@ -70,6 +71,16 @@ def record_of(place, name):
 
 def archive_of(place, name):
     return Path(place) / "dist" / f"{name}.tar.gz"
+
+
+@contextmanager
+def naming(path):
+    """A full disk and the like say which file they met."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{path}: {reason}; make room or choose another --out, and run again") from None
 
 
 def frozen_findings(place, name):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from evidence import InputError, sha256_file, write_atomic
 
 CHUNK_BYTES = 1 << 14  # small, because a chunk cut short is lost
+SHOWN = 80  # characters of what a server says
 CONTENT_RANGE = re.compile("bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})")
 
 
@@ -58,6 +59,11 @@ def _size(path):
     return path.stat().st_size if path.exists() else 0
 
 
+def _own_files(part):
+    """All that a download writes before its end: the bytes, and the entity tag that they belong to."""
+    return part, part.with_name(part.name + ".validator")
+
+
 def _resume_headers(part, validator, known):
     """Ask for the rest only when a change of the file would be noticed: by If-Range, or by the known SHA-256."""
     headers = {"Accept-Encoding": "identity"}
@@ -81,7 +87,7 @@ def _expected_span(url, response, asked):
         return 0, _whole_number(response.headers.get("Content-Length", ""))
     if status in (408, 416, 425, 429) or status >= 500:
         raise Interrupted(f"HTTP status {status}", _retry_after(response))
-    raise InputError(f"{url}: HTTP status {status} {response.reason}; check the address")
+    raise InputError(f"{url}: HTTP status {status} {response.reason[:SHOWN]!r}; check the address")
 
 
 def _require_running(url, stop):
@@ -110,21 +116,38 @@ def _start(url, response, part, validator, asked):
     return first, size
 
 
-def _transfer(url, part, known, timeout, largest, stop, progress):
-    """One request: append the rest of the file to `part`, or write it anew when the server sends all of it.
-
-    The bytes are kept as sent: a server that names the archive's own gzip a Content-Encoding must not have it undone.
-    """
+def _get(url, headers, timeout):
+    """The answer, its body unread. What requests and the standard library call a ValueError is an address."""
     import requests
 
-    validator = part.with_name(part.name + ".validator")
+    try:
+        return requests.get(url, headers=headers, stream=True, timeout=timeout)
+    except requests.RequestException:
+        raise
+    except ValueError as error:
+        raise InputError(f"{url}: it, or where it redirects to, is no address: {error}; check the address") from None
+
+
+def _pieces(response):
+    """The body's bytes as sent: a server that names the archive's own gzip a Content-Encoding must not have it undone.
+
+    A chunk whose stated size is none raises Interrupted."""
+    try:
+        yield from response.raw.stream(CHUNK_BYTES, decode_content=False)
+    except ValueError as error:
+        raise Interrupted(f"the answer states a size that is none: {error}") from None
+
+
+def _transfer(url, part, known, timeout, largest, stop, progress):
+    """One request: append the rest of the file to `part`, or write it anew when the server sends all of it."""
+    validator = _own_files(part)[1]
     headers = _resume_headers(part, validator, known)
     asked = _size(part) if "Range" in headers else 0
-    with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
+    with _get(url, headers, timeout) as response:
         first, size = _start(url, response, part, validator, asked)
         _require_within(url, size, largest)
         with open(part, "ab" if first else "wb") as file:
-            for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
+            for chunk in _pieces(response):
                 _require_within(url, file.tell() + len(chunk), largest)
                 file.write(chunk)
                 progress(len(chunk))
@@ -154,6 +177,13 @@ def _transfer_until_whole(url, part, known, patience, largest, stop, progress):
             stop.wait(patience.pause * 2 ** (failures - 1) if wait is None else wait)
 
 
+def _require_own(part):
+    """InputError when another file would be written through these names, or an endless one read."""
+    for path in _own_files(part):
+        if path.is_symlink() or path.exists() and not path.is_file():
+            raise InputError(f"{path}: a link or no plain file; move it away, and run again")
+
+
 def _require_known(url, part, known):
     digest = sha256_file(part)
     if known not in (None, digest):
@@ -175,6 +205,7 @@ def fetch(url, target, known, patience=Patience(), stop=None, progress=lambda co
 
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
+    _require_own(part)
     try:
         if not is_there(part, known):
             _transfer_until_whole(url, part, known, patience, largest, stop or threading.Event(), progress)
@@ -195,7 +226,7 @@ def fetch(url, target, known, patience=Patience(), stop=None, progress=lambda co
 
 
 def _forget(part):
-    for path in (part, part.with_name(part.name + ".validator")):
+    for path in _own_files(part):
         path.unlink(missing_ok=True)
 
 

@@ -56,7 +56,7 @@ def summary(rows):
 
 
 def sealed(content):
-    record = {"content": content, "sealed_at": "2026-01-01T00:00:00.000Z"}
+    record = {"content": content, "sealed_at": "2026-01-01T00:00:00Z"}
     return record | {"sha256": sha256_bytes(canonical_json(record))}
 
 
@@ -119,7 +119,7 @@ def write_confirmation(repository, checks, rows=6):
     scores = dict(zip(runs, map(summary, statistics)))
     bits = {name: score["bits_per_byte"] for name, score in scores.items()}
     write_json(folder / "tiny.json", {
-        "began_at": "2026-01-01T00:00:01.000Z",
+        "began_at": "2026-01-01T00:00:01Z",
         **{name: {key: record[key] for key in ("sealed_at", "sha256")}
            for name, record in (("protocol", protocol), ("checkpoints", checks))},
         "rows": {"order": runs, "sha256": sha256_file(folder / "rows_tiny.npy")},

@@ -1,5 +1,6 @@
 """Reserved documents are scored once, by checked models, under a protocol frozen before; every other way is refused."""
 
+import re
 import shutil
 import sys
 from types import SimpleNamespace
@@ -14,10 +15,11 @@ from safetensors.torch import load_file, save_file
 import exclude_duplicates
 import freeze_protocol
 import gate
+import repetition
 import reserved
 import score_confirmation
 import verify_confirmation
-from research.matched_training.sealed import seal_hash
+from research.matched_training.sealed import seal_hash, utc_now
 
 sys.path.insert(0, str(confirmed_study.ROOT / "research/source_windows"))
 import score_windows  # noqa: E402
@@ -27,6 +29,7 @@ BEGAN = f"runs/{STUDY}/report/confirmation_began.json"
 EXCLUSIONS = f"research/confirmation/exclusions_{STUDY}.json"
 ROWS = f"research/confirmation/rows_{STUDY}.npy"
 MODEL = f"runs/{STUDY}/{RUNS[0]}/model.safetensors"
+CODE = f"runs/{STUDY}/{RUNS[1]}/loaders/rows.py"
 CHECKPOINTS = f"runs/{STUDY}/report/checkpoints.json"
 RESULT = f"runs/{STUDY}/report/confirmation.json"
 FROZEN = f"research/confirmation/{STUDY}.json"
@@ -107,6 +110,29 @@ def fail_check(record):
     record["content"]["runs"][RUNS[1]]["findings"] = ["score: differs"]
 
 
+def set_check(entry):
+    return lambda record: record["content"]["runs"].update({RUNS[1]: entry})
+
+
+def set_key(key, value):
+    return lambda record: record["content"]["runs"][RUNS[1]].update({key: value})
+
+
+def edit(path):
+    path.write_text(path.read_text() + "# edited\n")
+
+
+def edit_code_list(root):
+    """As if the runs had been generated from other code."""
+    edit(root / f"runs/{STUDY}/runs.sha256")
+
+
+def begin_before_the_checks(root):
+    """A second before the checks were sealed, which the protocol is made older than."""
+    change(root / PROTOCOL, set_time(PAST), True)
+    write_json(root / BEGAN, {"began_at": "2001-01-01T00:00:01Z", "protocol_sha256": read_json(root / PROTOCOL)["sha256"]})
+
+
 def fail_silently(record):
     record["content"]["runs"][RUNS[1]]["rescored"]["nats"] += 1.0
 
@@ -123,7 +149,7 @@ CLOSED = {
     "check failed": (lambda root: change(root / CHECKPOINTS, fail_check, True),
                      f"{RUNS[1]}: the check failed: score: differs"),
     "check failed unsaid": (lambda root: change(root / CHECKPOINTS, fail_silently, True),
-                            f"{RUNS[1]}: the check failed: rescored is not"),
+                            f"{RUNS[1]}: the check failed: not the run's own: rescored.nats"),
     "checkpoints edited": (lambda root: change(root / CHECKPOINTS, fail_check), "edited after it was sealed"),
     "checkpoints forged": (lambda root: change(root / CHECKPOINTS, forge_score, True), "bits_per_byte: frozen 0.5"),
     "protocol edited": (lambda root: change(root / PROTOCOL, lambda r: r["content"]["excluded"].pop()),
@@ -143,7 +169,30 @@ CLOSED = {
     "protocol post-dated": (lambda root: change(root / PROTOCOL, set_time(FUTURE), True), "protocol_tiny.*post-dated"),
     "checks post-dated": (lambda root: change(root / CHECKPOINTS, set_time(FUTURE), True), "checkpoints.*post-dated"),
     "protocol without a time": (lambda root: change(root / PROTOCOL, set_time("yesterday"), True), "a time like"),
+    "check is no object": (lambda root: change(root / CHECKPOINTS, set_check(None), True), "no check, but None"),
+    "check without findings": (lambda root: change(root / CHECKPOINTS, set_check({}), True), "check failed: None"),
+    "findings are null": (lambda root: change(root / CHECKPOINTS, set_key("findings", None), True), "check failed: None"),
+    "check without a score": (lambda root: change(root / CHECKPOINTS, set_check({"findings": []}), True), "missing key"),
+    "other rows rescored": (lambda root: change(root / CHECKPOINTS, set_key("rescored_rows_sha256", ZEROS), True),
+                            "not the run's own: rescored_rows_sha256"),
+    "checks without content": (lambda root: change(root / CHECKPOINTS, lambda r: r.update(content=None), True),
+                               "checkpoints.json: content: expected an object"),
+    "protocol without content": (lambda root: change(root / PROTOCOL, lambda r: r.update(content=[]), True),
+                                 "protocol_tiny.json: content: expected an object"),
+    "code edited": (lambda root: edit(root / CODE), f"{RUNS[1]}: changed since it was trained: loaders/rows.py"),
+    "code added": (lambda root: (root / CODE).with_name("math.py").write_text(""), "loaders/math.py: SHA-256 None"),
     "scored before the protocol": (lambda root: write_json(root / RESULT, {"began_at": PAST}), "protocol.*post-dated"),
+    "begun under another protocol": (
+        lambda root: write_json(root / BEGAN, {"began_at": FUTURE, "protocol_sha256": ZEROS}),
+        "began.json: scored under the protocol 0000"),
+    "scored under another protocol": (
+        lambda root: write_json(root / RESULT, {"began_at": FUTURE, "protocol": {"sha256": ZEROS}}),
+        "confirmation.json: scored under the protocol 0000"),
+    "frozen under another protocol": (
+        lambda root: write_json(root / FROZEN, {"began_at": FUTURE, "protocol": {"sha256": ZEROS}}),
+        "tiny.json: scored under the protocol 0000"),
+    "begun before the checks": (begin_before_the_checks, "checkpoints.json: post-dated"),
+    "other code, first scoring": (edit_code_list, "not the protocol that today's files give, at .*inputs"),
     "broken off before the protocol": (lambda root: write_json(root / BEGAN, {"began_at": PAST}), "protocol.*post-dated"),
     "frozen before the protocol": (lambda root: write_json(root / FROZEN, {"began_at": PAST}), "protocol.*post-dated"),
 }
@@ -228,6 +277,65 @@ def test_scoring_again_repeats_the_first_which_stands(after):
     assert (after / RESULT).read_bytes() == data
 
 
+# -------------------------------------------------------------------------------------- repetition
+
+
+@pytest.fixture
+def elsewhere(after):
+    """The confirmed study as a clone has it, its runs generated from other code since: frozen evidence, no records."""
+    for name in (BEGAN, RESULT, CHECKPOINTS):
+        (after / name).unlink()
+    edit_code_list(after)
+    return after
+
+
+def test_who_checks_the_models_later_repeats_the_confirmation_with_other_code(elsewhere):
+    frozen = {name: (elsewhere / name).read_bytes() for name in (FROZEN, ROWS, PROTOCOL, FROZEN_CHECKPOINTS)}
+    assert run(freeze_protocol, elsewhere) == 0
+    code, printed, errors = confirmed_study.script(elsewhere, "verify_checkpoints")
+    assert code == 0, errors
+    change(elsewhere / CHECKPOINTS, lambda r: r.update(sealed_at=utc_now()), True)  # after the frozen scoring
+    code, printed, errors = confirmed_study.script(elsewhere, "score_confirmation")
+    assert code == 0 and "repeats the confirmation with runs of other code" in printed, errors
+    assert f"compared with {elsewhere / FROZEN}: the same models\n" in printed
+    assert frozen == {name: (elsewhere / name).read_bytes() for name in frozen}
+    assert run(verify_confirmation, elsewhere) == 0
+
+
+def test_a_repetition_needs_the_frozen_protocol_in_all_but_the_code(elsewhere):
+    change(elsewhere / "protocols/evaluation_tiny.json", lambda v: v["confirmation"].update(targets=64))
+    for step in (freeze_protocol, score_confirmation):
+        with pytest.raises(InputError, match="not the protocol that today's files give, at .*targets: frozen 192"):
+            run(step, elsewhere)
+
+
+def test_a_repetition_that_differs_is_named_and_the_first_stands(elsewhere, monkeypatch, capsys):
+    frozen, rows = read_json(elsewhere / FROZEN), np.load(elsewhere / ROWS)
+    entries = {name: (entry, part) for (name, entry), part in zip(frozen["runs"].items(), rows)}
+    entries[RUNS[1]][0]["score"]["nats"] += 1e-9
+    monkeypatch.setattr(score_confirmation, "score_run", lambda _, name, *rest: entries[name])
+    shutil.copy(elsewhere / FROZEN_CHECKPOINTS, elsewhere / CHECKPOINTS)
+    assert run(score_confirmation, elsewhere) == 1
+    assert f"which stands: $.runs.{RUNS[1]}.score.nats: frozen " in capsys.readouterr().out
+    assert read_json(elsewhere / FROZEN)["began_at"] == frozen["began_at"]
+
+
+@pytest.mark.parametrize("edit, finding", [
+    (lambda entry: entry["score"].update(bits_per_byte=entry["score"]["bits_per_byte"] + 0.0199), None),
+    (lambda entry: entry["score"].update(bits_per_byte=entry["score"]["bits_per_byte"] - 0.0201), "differ by 0.0201"),
+    (lambda entry: entry.update(fingerprint=ZEROS), f"{RUNS[1]}.fingerprint: frozen"),
+    (lambda entry: entry["score"].update(targets=1), f"{RUNS[1]}.score.targets: frozen|{RUNS[1]}.targets: frozen"),
+])
+def test_models_trained_anew_may_score_a_little_otherwise_and_nothing_else(confirmed, edit, finding):
+    frozen, found = (read_json(confirmed[0] / FROZEN) for _ in range(2))
+    assert repetition.compare(found, frozen) == ([], "the same models")
+    found["runs"][RUNS[1]]["model_sha256"] = ZEROS
+    edit(found["runs"][RUNS[1]])
+    findings, how = repetition.compare(found, frozen)
+    assert how.startswith("models trained anew") and len(findings) == (finding is not None)
+    assert all(re.search(finding, each) for each in findings)
+
+
 # ------------------------------------------------------------------------------------- checkpoints
 
 
@@ -298,6 +406,9 @@ FALSE = {
     "rows no array": (no_array, "check_scores: not the evidence of this question: ValueError"),
     "a byte of the rows": (lambda root: (root / ROWS).write_bytes(b"?" + (root / ROWS).read_bytes()[1:]), "rows file"),
     "a run dropped": (edit_result(lambda r: r["runs"].pop(RUNS[1])), "check_scores: not the evidence of this question"),
+    "no time": (edit_result(lambda r: r.update(began_at="9999-99-99 whenever")), "check_order: not the evidence"),
+    "a time to come": (edit_result(lambda r: r.update(began_at=FUTURE)), "times in UTC that have been"),
+    "a time in short": (edit_result(lambda r: r.update(began_at="2026-1-1T0:0:0Z")), "times in UTC that have been"),
     "a key dropped": (edit_result(lambda r: r.pop("began_at")), "check_order: not the evidence of this question"),
     "runs swapped": (swap_rows, "baseline_s43: score."),
     "tokens changed": (move_token, "stream packed again.fingerprint"),

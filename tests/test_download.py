@@ -25,7 +25,8 @@ def get(server, folder, known=DIGEST, **options):
 @pytest.mark.parametrize("plan", [
     ["good"], ["cut", "good"], ["cut", "cut", "cut", "cut", "cut", "cut", "good"], ["slow", "good"], [503, 500, "good"],
     ["cut", "short", "good"], ["cut", "ignore"], [408, "cut", 502, "good"], ["redirect", "redirect", "good"],
-    ["cut", "redirect", "good"], ["unsized"], ["cut", "unsized"], ["encoded"], ["cut", "encoded"], ["untagged"]])
+    ["cut", "redirect", "good"], ["unsized"], ["cut", "unsized"], ["encoded"], ["cut", "encoded"], ["untagged"],
+    ["negative chunk", "good"], ["cut", "negative chunk", "good"]])
 def test_a_troubled_server_still_gives_the_whole_file(server, tmp_path, plan):
     server.plan = plan
     assert get(server, tmp_path) == DIGEST

@@ -52,12 +52,32 @@ def test_what_is_not_json_is_refused_with_the_keys_path(value):
 
 @pytest.mark.parametrize("data, reason", [
     (b'{"a": NaN}', "NaN"), (b'{"a": Infinity}', "Infinity"), (b'{"a": 1, "a": 2}', "twice"), (b'{"a": 1', "JSON"),
-    (b"\xff", "utf-8"),
+    (b"\xff", "utf-8"), (b'{"a": 1e999}', "1e999 is too large"), (b'[-1e999]', "-1e999 is too large"),
+    (b"[" * 100_000 + b"]" * 100_000, "recursion"),
 ])
 def test_loose_json_is_refused_naming_the_file(tmp_path, data, reason):
     (tmp_path / "loose.json").write_bytes(data)
     with pytest.raises(InputError, match=f"loose.json.*{reason}"):
         evidence.read_json(tmp_path / "loose.json")
+
+
+def test_text_that_is_not_unicode_and_endless_nesting_are_refused():
+    endless = []
+    endless.append(endless)
+    for value in ("\ud800", endless):
+        with pytest.raises(InputError, match="not JSON"):
+            evidence.canonical_json(value)
+
+
+def test_inputs_are_named_below_the_root_also_behind_a_link_and_never_outside(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/a").write_text("a")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/data").symlink_to(tmp_path / "disk")
+    [entry] = evidence.input_list([tmp_path / "root/data/a"], tmp_path / "root")
+    assert entry == {"path": "data/a", "sha256": evidence.sha256_bytes(b"a")}
+    with pytest.raises(InputError, match="unsafe path '../disk/a'"):
+        evidence.input_list([tmp_path / "disk/a"], tmp_path / "root")
 
 
 def test_missing_and_unknown_keys_are_named():

@@ -34,7 +34,7 @@ def test_a_download_killed_in_the_middle_is_resumed_by_the_same_command(publishe
     server, folder = published
     server.plan, half, part = ["stall", "good"], len(BUNDLE) // 2, folder / "out.tar.gz.part"
     kept = half // CHUNK_BYTES * CHUNK_BYTES
-    process, until = start(arguments(f"{server.url}/v1.tar.gz", folder / "out")), time.monotonic() + 20
+    process, until = start(arguments(f"{server.url}/v1.tar.gz", folder / "out")), time.monotonic() + 60
     while not (part.exists() and part.stat().st_size >= kept > 0) and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

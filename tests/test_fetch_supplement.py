@@ -39,7 +39,8 @@ def get(published, *options, digest=DIGEST):
 
 @pytest.mark.parametrize("plan", [
     ["good"], ["cut", "good"], ["slow", "good"], [503, "cut", "cut", "good"], ["cut", "ignore"], ["cut", "lie", "good"],
-    ["redirect", "good"], ["cut", "redirect", "good"], ["unsized"], ["untagged"], ["encoded"], ["cut", "encoded"]])
+    ["redirect", "good"], ["cut", "redirect", "good"], ["unsized"], ["untagged"], ["encoded"], ["cut", "encoded"],
+    ["negative chunk", "good"]])
 def test_a_troubled_server_still_gives_the_whole_folder(published, capsys, plan):
     published[0].plan = plan
     assert get(published) == 0
@@ -92,7 +93,9 @@ def test_a_file_that_changed_between_attempts_is_never_spliced(published, monkey
 
 @pytest.mark.parametrize("plan, options, reason", [
     ([404], [], "HTTP status 404"), ([503], [], "given up after 4 tries: HTTP status 503"),
-    (["slow"], [], "given up after 4 tries"), (["redirect"], [], "redirect"),
+    (["slow"], [], "given up after 4 tries"), (["redirect"], [], "redirect"), (["no address"], [], "no address"),
+    (["no text"], [], "no address"), (["painted"], [], r"HTTP status 404 '\\x1b\[31mNot here'"),
+    (["negative chunk"], [], "given up after 4 tries"),
     (["endless"], ["--archive-mb", "1"], "over the bound of 1000000"),
 ])
 def test_a_server_that_does_not_give_it_is_exit_code_2_and_no_folder(published, plan, options, reason):

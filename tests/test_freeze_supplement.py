@@ -1,10 +1,12 @@
 """A supplement has the same bytes everywhere, is complete or not made, never overwritten, and a later one only adds."""
 
 import ast
+import errno
 import gzip
 import io
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -238,6 +240,51 @@ def test_what_a_killed_freeze_left_is_named_and_once_deleted_the_next_call_freez
     for path in [repository / name for name in left]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert freeze(repository) == 0 and archive(repository) == archive(tmp_path / "undisturbed")
+
+
+def failing(monkeypatch, last, error, after):
+    """The write of the file of this name fails, before anything of it is there or, as an interrupt may, `after`."""
+    write = freeze_supplement.write_atomic
+
+    def write_until(path, data):
+        if path.name != last or after:
+            write(path, data)
+        if path.name == last:
+            raise error
+
+    monkeypatch.setattr(freeze_supplement, "write_atomic", write_until)
+
+
+@pytest.mark.parametrize("last, named", [
+    ("one.json", "supplement_v1/research/a/one.json"), ("supplement_v1.tar.gz", "dist/supplement_v1.tar.gz"),
+    ("supplement_v1.sha256", "manifests/supplement_v1.sha256")])
+def test_a_full_disk_is_named_with_what_helps_and_nothing_is_left(repository, monkeypatch, last, named):
+    with monkeypatch.context() as patch:
+        failing(patch, last, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), after=False)
+        refused(repository, f"{repository / named}: No space left on device; make room or choose another --out")
+    assert not list(repository.glob("*supplement_v*")) and freeze(repository) == 0
+
+
+@pytest.mark.parametrize("last", ["one.json", "supplement_v1.tar.gz", "supplement_v1.sha256"])
+def test_an_interrupted_freeze_leaves_nothing(repository, monkeypatch, last):
+    before = tree(repository)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        failing(patch, last, KeyboardInterrupt(), after=True)
+        freeze(repository)
+    assert tree(repository) == before and not list(repository.glob("*supplement_v*")) and freeze(repository) == 0
+
+
+def test_files_that_cannot_grow_are_as_a_full_disk(repository):
+    """A real limit, under the archive's size and over that of each file in it."""
+    before = tree(repository)
+    limit = 2 * max(map(len, before.values()))
+    command = [sys.executable, "-B", ROOT / "freeze_supplement.py", "v1", "--root", repository]
+    done = subprocess.run(command, capture_output=True, text=True,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and tree(repository) == before
+    assert f"{repository / 'dist/supplement_v1.tar.gz'}: File too large; make room or" in done.stderr
+    freeze(repository)
+    assert len(archive(repository)) > limit
 
 
 @pytest.mark.parametrize("name, target", [

@@ -43,7 +43,7 @@ def run_until_unlocked(repository):
 
 def wait_until_noted(repository, children):
     """Until the lock's note names every one of {run: pid}; a child may be at work before its runner has noted it."""
-    wanted, note, deadline = [f"{run} in pid {pid}" for run, pid in children.items()], "", time.monotonic() + 20
+    wanted, note, deadline = [f"{run} in pid {pid}" for run, pid in children.items()], "", time.monotonic() + 60
     while not all(part in note for part in wanted):
         assert time.monotonic() < deadline, f"expected {wanted}, found {note!r}"
         time.sleep(0.01)
@@ -82,7 +82,7 @@ def test_the_ledger_pairs_starts_and_ends_with_times_and_device(repository):
         assert {**end, "event": "start", "end": None, "outcome": None, "seconds": None, "exit_status": None} == begin
         assert end["device"] == {"kind": "cpu", "index": None, "uuid": None, "name": None}
         elapsed = datetime.fromisoformat(end["end"]) - datetime.fromisoformat(end["start"])
-        assert 0 < end["seconds"] < 20 and abs(elapsed.total_seconds() - end["seconds"]) < 1
+        assert 0 < end["seconds"] < 60 and abs(elapsed.total_seconds() - end["seconds"]) < 5
     assert os.uname().nodename not in (study(repository) / "ledger.jsonl").read_text()
 
 
@@ -124,7 +124,7 @@ def test_a_killed_run_is_recorded_and_resumed(repository):
     behave(repository, baseline_s1="wait")
     runner = start(repository)
     os.kill(int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting")), signal.SIGKILL)
-    _, errors = runner.communicate(timeout=20)
+    _, errors = runner.communicate(timeout=60)
     assert runner.returncode == 1 and "baseline_s1" in errors
     assert outcomes(repository) == [("baseline_s1", 1, "killed", -9)]
     behave(repository)
@@ -138,12 +138,12 @@ def test_a_run_that_outlives_its_killed_runner_keeps_the_next_runner_out(reposit
     child = int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting"))
     wait_until_noted(repository, {"baseline_s1": child})
     runner.kill()
-    runner.wait(timeout=20)
+    runner.wait(timeout=60)
     refused = run_all(repository)
     assert refused.returncode == 2 and f"baseline_s1 in pid {child}" in refused.stderr
     assert len(attempts(repository, "baseline_s1")) == 1
     os.kill(child, signal.SIGKILL)
-    runner.communicate(timeout=20)
+    runner.communicate(timeout=60)
     behave(repository)
     done = run_until_unlocked(repository)
     assert done.returncode == 0 and "attempt 1 was lost" in done.stdout
@@ -157,7 +157,7 @@ def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
     runner = start(repository)
     child = int(tiny_study.wait_for(study(repository) / "baseline_s1/waiting"))
     runner.send_signal(number)
-    _, errors = runner.communicate(timeout=20)
+    _, errors = runner.communicate(timeout=60)
     assert runner.returncode == 128 + number and f"signal {int(number)}" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
@@ -170,7 +170,7 @@ def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
     code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
             "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
             "stop.add('a run', subprocess.Popen(['sleep', '20'])); print(stop.wait('a run'))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "-15\n", done.stderr
 
 
@@ -181,7 +181,7 @@ def test_two_jobs_run_side_by_side_and_a_signal_reaches_both(repository):
     assert not attempts(repository, RUNS[2])
     wait_until_noted(repository, dict(zip(RUNS, children)))
     runner.send_signal(signal.SIGTERM)
-    runner.communicate(timeout=20)
+    runner.communicate(timeout=60)
     assert runner.returncode == 128 + signal.SIGTERM and not attempts(repository, RUNS[2])
     assert sorted((run, outcome) for run, _, outcome, _ in outcomes(repository)) == [
         (run, "interrupted") for run in RUNS[:2]]
@@ -194,7 +194,7 @@ def test_after_a_failure_among_jobs_nothing_new_starts(repository):
     while not any(run == "baseline_s1" for run, *_ in outcomes(repository)):
         time.sleep(0.01)
     (study(repository) / "random_crop_s1/go").write_text("")
-    _, errors = runner.communicate(timeout=20)
+    _, errors = runner.communicate(timeout=60)
     assert runner.returncode == 1 and "baseline_s1: no result" in errors
     assert not attempts(repository, "segmented_s1")
     assert {run: outcome for run, _, outcome, _ in outcomes(repository)} == {
@@ -214,7 +214,7 @@ def test_of_two_runners_the_second_is_kept_out_with_the_holders_pid(repository):
     second = run_all(repository)
     assert second.returncode == 2 and f"pid {runner.pid}" in second.stderr
     (study(repository) / "baseline_s1/go").touch()
-    _, errors = runner.communicate(timeout=20)
+    _, errors = runner.communicate(timeout=60)
     assert runner.returncode == 0, errors
     assert outcomes(repository) == [finished(run) for run in RUNS]
 

@@ -1,7 +1,9 @@
 """The pages of the questions state of the study `wheels` what its frozen evidence says."""
 
+import copy
 import sys
 
+import numpy as np
 import pytest
 from evidence import read_json, read_manifest, sha256_file
 from tiny_runs import ROOT
@@ -9,7 +11,9 @@ from tiny_runs import ROOT
 for folder in ("confirmation", "source_windows", "prefix_ranking", "summary", "matched_training"):
     sys.path.insert(0, str(ROOT / "research" / folder))
 
+import sections  # noqa: E402
 import summarise  # noqa: E402
+from research.confirmation.check_untouched import seen_finding  # noqa: E402
 from research.confirmation.score_confirmation import score_table  # noqa: E402
 from research.matched_training.verify_training_table import table  # noqa: E402
 
@@ -62,22 +66,118 @@ def test_the_confirmation_states_its_hash_its_documents_and_its_scores(parts):
     assert missing(score_table(parts["confirmation"]).splitlines(), text) == []
 
 
+def test_the_confirmation_tells_what_the_sweep_had_scored_of_it(parts):
+    seen, text = parts["seen"], page("confirmation")
+    whole, rows = seen["confirmation"], len(seen["seen"]["in_confirmation"]["rows"])
+    lines = ["|Context|Candidates|Documents drawn|Reserved, arrived|Reserved, begun|"
+             f"Also begun here, of {whole['begun']}|Tokens of {whole['tokens']:,}|Rows of {whole['rows']}|",
+             f"|Run|All {whole['rows']} rows|Without the {rows}|"]
+    for record in seen["contexts"]:
+        also = record["in_confirmation"]
+        cells = [record["context"], record["candidates"], f"{record['arrived']:,}", record["reserved_arrived"],
+                 len(record["reserved_begun"]), len(also["documents"]), f"{also['tokens']:,}", len(also["rows"])]
+        lines.append(f"|{'|'.join(map(str, cells))}|")
+    every, kept = (seen["bits_per_byte_minus_baseline"][key] for key in ("all_rows", "without_rows_seen"))
+    lines += [f"|{name}|{value:+.8f}|{kept[name]:+.8f}|" for name, value in every.items()]
+    assert missing(lines, text) == [] and len(lines) == 2 + len(seen["contexts"]) + 4
+    assert all(every[name] * kept[name] > 0 for name in every) and "Every sign stays" in text
+    assert f"The differences without the {rows} rows" in " ".join(text.split())
+
+
+def test_what_was_seen_is_in_no_contrast_but_in_windows_of_shorter_documents(parts):
+    seen, text = parts["seen"], " ".join(page("confirmation").split())
+    documents = set(seen["seen"]["reserved"])
+    longest, evidence = max(record["longest_begun"] for record in seen["contexts"]), parts["confirmation_windows"]
+    number = {8: "eight"}[evidence["contrasts"]["number"]]
+    assert f"so these {len(documents)} documents are reserved text" in text
+    assert f"None is longer than {longest} tokens: no document of the {number} window contrasts is among them" in text
+    assert longest < min(int(stratum.split("-")[0]) for stratum in evidence["contrast_strata"])
+    windows = np.load(RESEARCH / "source_windows/wheels_confirmation_windows.npy")
+    found = windows[np.isin(windows[:, 0], list(documents)), 1]  # their lengths
+    assert len(found) and found.max() <= longest
+
+
 @pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
 def test_the_windows_table_is_that_of_the_contrasts(parts, population):
-    rows = summarise.window_rows(parts[population], parts["paper"])
+    rows = sections.window_rows(parts[population], parts["paper"])
     assert missing([f"| {' | '.join(row)} |" for row in rows], page("source_windows")) == []
 
 
+@pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
+def test_the_windows_outside_the_contrasts_are_told_as_they_were_found(parts, population):
+    assert sections.other_lengths(parts[population]) in " ".join(page("source_windows").split())
+
+
+def test_the_signs_of_the_windows_are_the_papers_in_each_contrast(parts):
+    assert "In each of the eight contrasts beginning, tail and their difference have the paper's signs" in " ".join(
+        page("source_windows").split())
+    for population in ("development_windows", "confirmation_windows"):
+        cells = [cell for cell in parts[population]["cells"] if cell["contrast"]]
+        papers = [sections.paper_cell(parts["paper"], cell, parts[population]["context"]) for cell in cells]
+        ours = [[cell["quantities"][key]["value"] > 0 for key in sections.SIGNS] for cell in cells]
+        theirs = [[float(paper[key]) > 0 for key in ("prefix", "tail", "interaction")] for paper in papers]
+        assert len(cells) == 8 and ours == theirs
+
+
+def test_tails_of_one_to_two_rows_under_segmentation_are_as_told(parts):
+    """Worse in the confirmation at both seeds, less so than their beginnings; zero is in development's intervals."""
+    later, earlier = ([cell["quantities"] for cell in parts[population]["cells"]
+                       if (cell["condition"], cell["stratum"]) == ("segmented", "1026-2048")]
+                      for population in ("confirmation_windows", "development_windows"))
+    assert len(later) == len(earlier) == 2
+    assert all(found["tail"]["interval_95"][0] > 0 > found["tail_minus_beginning"]["interval_95"][1] for found in later)
+    assert all(found["tail"]["interval_95"][0] < 0 < found["tail"]["interval_95"][1] for found in earlier)
+
+
+def test_the_widths_that_were_tried_are_as_told():
+    tried = read_json(RESEARCH / "matched_training/sweep_wheels.json")["candidates"]
+    assert {entry["context"] for entry in tried if entry["width"] != 128} == {2048}
+    assert min(entry["width"] for entry in tried) == 128
+    assert "Width was varied at context 2,048 only, and 128 is the smallest width tried" in " ".join(
+        page("matched_training").split())
+
+
 def test_the_ranking_is_told_as_it_was_found(parts):
-    assert summarise.ranking_section(parts["ranking"]) in " ".join(page("prefix_ranking").split())
+    assert sections.ranking_section(parts["ranking"]) in " ".join(page("prefix_ranking").split())
+
+
+def readme():
+    return " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
 def test_the_readme_tells_what_the_study_found(parts):
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    for told in (summarise.stream_section(parts["audit"], parts["training"]).splitlines()[0],
-                 summarise.sign_finding(parts["training"], parts["confirmation"]),
-                 summarise.window_finding(parts["confirmation_windows"]),
-                 summarise.ranking_section(parts["ranking"])):
-        assert told in text
-    rows = summarise.score_rows(parts["training"], parts["confirmation"], parts["paper"])
-    assert all(" ".join(f"| {' | '.join(row)} |".split()) in text for row in rows)
+    for told in (sections.sign_finding(parts["training"], parts["confirmation"]), seen_finding(parts["seen"]),
+                 sections.window_finding(parts["confirmation_windows"]),
+                 sections.ranking_section(parts["ranking"])):
+        assert f" {told}" in readme()
+    rows = sections.score_rows(parts["training"], parts["confirmation"], parts["paper"])
+    assert all(" ".join(f"| {' | '.join(row)} |".split()) in readme() for row in rows)
+
+
+def untold(audit, training):
+    """Which of the three sentences about the stream the README does not have."""
+    said = sections.stream_section(audit, training).splitlines()
+    assert len(said) == 3
+    return [place for place, sentence in enumerate(said) if sentence not in readme()]
+
+
+def test_the_readme_tells_what_the_streams_left_out(parts):
+    audit = parts["audit"]
+    assert untold(audit, parts["training"]) == []
+    assert audit["training"]["baseline"]["protected"]["started"] == audit["evaluation"]["protected"]["started"] == 0
+
+
+@pytest.mark.parametrize("place, edit", [
+    (0, lambda audit: audit["training"]["baseline"]["documents"].update(arrived=5971)),
+    (0, lambda audit: audit["training"]["baseline"]["tokens"].update(discarded=0)),
+    (1, lambda audit: audit["training"]["segmented"]["documents"].update(started=938)),
+    (1, lambda audit: audit["training"]["baseline"]["documents"].update(started=4956)),
+    (2, lambda audit: audit["evaluation"]["documents"].update(started=489)),
+    (2, lambda audit: audit["evaluation"]["over_capacity"].update(started=1)),
+    (2, lambda audit: audit["evaluation"]["protected"].update(documents=754)),
+    (2, lambda audit: audit["evaluation"]["protected"].update(tokens=0)),
+])
+def test_each_number_of_the_three_sentences_about_the_stream_is_compared(parts, place, edit):
+    audit = copy.deepcopy(parts["audit"])
+    edit(audit)
+    assert untold(audit, parts["training"]) == [place]

@@ -66,4 +66,4 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, env=environment)
     assert parent.stdout.readline() == b"begun\n"
     parent.kill()
-    assert parent.communicate(timeout=20) == (b"", None)
+    assert parent.communicate(timeout=60) == (b"", None)

@@ -181,6 +181,15 @@ def test_the_caller_s_python_settings_reach_no_verifier(unpacked, tmp_path):
     assert done.stdout == "holds\n", done.stderr
 
 
+@pytest.mark.parametrize("options, settings", [(["-I"], {}), ([], {"PYTHONSAFEPATH": "1"})])
+def test_where_python_is_told_not_to_look_beside_a_script_the_modules_are_found(copy, monkeypatch, options, settings):
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    keep_parts(copy, "length histogram", "published tables", "resources")
+    code, printed = verify(copy, sys.executable, *options)
+    assert code == 0 and "4 parts: 4 hold, 0 failed, 0 not checked" in printed, printed
+
+
 def test_without_numpy_the_rest_is_checked_and_the_exit_code_says_so(copy, tmp_path):
     keep_parts(copy, "length histogram", "evaluation summary", "window evidence", "confirmation")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)

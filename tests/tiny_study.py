@@ -46,7 +46,7 @@ if behaviour == "fail":
     sys.exit(3)
 if behaviour == "wait":
     (here / "waiting").write_text(str(os.getpid()))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (here / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 digest = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -150,7 +150,7 @@ def tree(directory):
 
 def wait_for(path):
     """The text of a file that another process is about to write."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (path.is_file() and path.read_text()):
         assert time.monotonic() < deadline, f"{path} did not come"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine: slow, cutting, stalling, shortening, lying, redirecting, refusing, or good."""
+"""A real HTTP server on this machine: slow, cutting, stalling, lying, misdirecting, misspelling, refusing, or good."""
 
 import hashlib
 import random
@@ -17,6 +17,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 PAGE = b"<!DOCTYPE html><title>Please log in</title>"
 CLOSING = ("cut", "slow", "stall", "unsized", "unsized cut")
+LOCATIONS = {"no address": "http://[", "no text": "/\xff"}
 
 
 class Server(ThreadingHTTPServer):
@@ -50,8 +51,12 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(mood[0], content, mood[1], "unsized")
         if isinstance(mood, int):
             return self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
-        if mood == "redirect":
-            return self.answer(302, b"", {"Location": self.path})
+        if mood == "redirect" or mood in LOCATIONS:
+            return self.answer(302, b"", {"Location": LOCATIONS.get(mood, self.path)})
+        if mood == "painted":
+            return self.answer(404, b"no", {}, reason="\x1b[31mNot here")
+        if mood == "negative chunk":
+            return self.break_off(content)
         if mood == "page":
             return self.answer(200, PAGE, {"Content-Type": "text/html"})
         if mood == "endless":
@@ -69,8 +74,8 @@ class Handler(BaseHTTPRequestHandler):
         body = content[:-start] if mood == "splice" and start else content[start:]
         self.answer(206 if start else 200, body, headers, mood)
 
-    def answer(self, status, body, headers, mood="good"):
-        self.send_response(status)
+    def answer(self, status, body, headers, mood="good", reason=None):
+        self.send_response(status, reason)
         for key, value in headers.items():
             self.send_header(key, value)
         if "unsized" not in str(mood):
@@ -82,6 +87,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[:len(body) // 2] if mood in ("cut", "stall", "unsized cut") else body)
         if mood == "stall":
             self.server.released.wait()
+
+    def break_off(self, content):
+        """Half in one chunk, then one of a size that none has."""
+        self.send_response(200)
+        for header in (("Transfer-Encoding", "chunked"), ("ETag", self.server.tag)):
+            self.send_header(*header)
+        self.end_headers()
+        self.close_connection = True
+        half = content[:len(content) // 2]
+        self.wfile.write(b"%x\r\n%s\r\n-5\r\n" % (len(half), half))
 
     def pour(self):
         """Far more bytes than any test's bound, without saying how many."""

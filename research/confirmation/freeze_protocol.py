@@ -2,12 +2,14 @@
 
 Reads   protocols/NAME.json, protocols/evaluation_NAME.json, exclusions_NAME.json (exclude_duplicates.py), the prepared
         validation split and runs/NAME/runs.sha256; the runs need not be trained
-Writes  protocol_NAME.json beside this script, sealed with its hash and the time in UTC; never a second one
+Writes  protocol_NAME.json beside this script, sealed with its hash and the time in UTC; never a second one: where it is
+        there, it must be what these files give (gate.py)
 Needs   NumPy, numba, torch (for the reader of rows; no model is made)
 About   5 seconds for `wheels`
 
     freeze_protocol.py --study wheels
 
+Refused when a model was scored on reserved documents before: these models, or a candidate of the study's sweep.
 Publish the printed hash before you score: the file alone cannot show that it was not made afterwards.
 """
 
@@ -29,12 +31,17 @@ def main(argv=None):
     import gate
     from reserved import Study
     from research.matched_training.sealed import write_sealed
+    from seen import require_unseen
 
     study = Study(options.study, options.root)
     path = gate.protocol_path(study)
-    for scored in gate.scored_before(study) if not path.exists() else []:
-        raise InputError(f"{scored}: scored already; a protocol frozen now would freeze nothing")
-    record = write_sealed(path, gate.protocol_content(study), "freeze_protocol.py")
+    if path.exists():
+        record = gate.require_protocol(study)
+    else:
+        for scored in gate.scored_before(study):
+            raise InputError(f"{scored}: scored already; a protocol frozen now would freeze nothing")
+        require_unseen(study)
+        record = write_sealed(path, gate.protocol_content(study), "freeze_protocol.py")
     stream = record["content"]["stream"]
     batches = ", ".join(f"{count} of {size}" for size, count in sorted(stream["batches"].items()))
     print(f"{stream['documents']:,} documents in batches ({batches})")

@@ -1,16 +1,18 @@
-"""What do the saved models score on reserved documents that nothing was chosen by?
+"""What do the saved models score on documents that were reserved for the end?
 
 Reads   protocol_NAME.json (freeze_protocol.py), exclusions_NAME.json, runs/NAME/report/checkpoints.json
         (../matched_training/verify_checkpoints.py), every run of NAME, and the prepared validation split
 Writes  runs/NAME/report/: confirmation_began.json before the first forward pass, then confirmation.json and
         confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw bytes, targets; with --freeze the
-        last two also beside this script, as NAME.json and rows_NAME.npy
+        last two also beside this script, as NAME.json and rows_NAME.npy. Where NAME.json is there, this is a repetition,
+        and compared with it: the same numbers from the same models; from models trained anew the same inputs and
+        targets, and scores within TOLERANCE of saved_runs.py
 Needs   torch; about as long as the official scores of all runs
 
     score_confirmation.py --study wheels (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
 
 Exit 2 and no forward pass, unless the protocol is the frozen one and every checkpoint check is in evidence (gate.py).
-Exit 1: a model was fed other inputs or targets than were audited, or a later scoring is not the first, which stands.
+Exit 1: a model was fed other inputs or targets than were audited, or a scoring does not repeat the first, which stands.
 """
 
 import argparse
@@ -22,11 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
 
 from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import (  # noqa: E402
-    InputError, first_difference, read_json, run_script, sha256_bytes, write_atomic, write_json,
-)
-
-MEASURED = ("began_at", "seconds", "environment")
+from evidence import first_difference, read_json, run_script, sha256_bytes, write_atomic, write_json  # noqa: E402
+from repetition import compare, lasting  # noqa: E402
 
 
 class Watched:
@@ -46,8 +45,6 @@ def score_run(study, name, plan, device):
     from research.matched_training.saved_runs import SavedRun
 
     saved = SavedRun(study.root / "runs" / study.name / name, device)
-    for change in saved.changes():
-        raise InputError(f"{saved.path}: changed since it was trained: {change}")
     tokens, lengths, _ = study.validation()
     reader = saved.train.rows.RowReader(plan, tokens, lengths, saved.config["bos"], study.capacity)
     watched, began = Watched(saved.forward(), Fingerprint()), time.perf_counter()
@@ -68,13 +65,6 @@ def collect(protocol, checkpoints, entries, rows_bytes, environment, began_at):
     }
 
 
-def repeatable(value):
-    """The evidence without what another scoring measures anew."""
-    if isinstance(value, dict):
-        return {key: repeatable(item) for key, item in value.items() if key not in MEASURED}
-    return value
-
-
 def score_table(evidence):
     """The paper's table of section 5.4 as Markdown."""
     lines = ["|Condition|Seed|BPB|Delta vs same-seed control|CE|Perplexity|", "|---|---:|---:|---:|---:|---:|"]
@@ -90,7 +80,7 @@ def keep(path, evidence, rows_bytes):
     """Write the first scoring; a later one must repeat it. The evidence that stands, and what differs from it."""
     if path.exists():
         first = read_json(path)
-        return first, first_difference(repeatable(first), repeatable(evidence))
+        return first, first_difference(lasting(first), lasting(evidence))
     write_atomic(path.with_name("confirmation_rows.npy"), rows_bytes)
     write_json(path, evidence)
     return evidence, None
@@ -141,8 +131,14 @@ def main(argv=None):
         return 1
     new = collect(protocol, checkpoints, entries, rows_bytes, device_facts(device), began_at)
     evidence, difference = keep(gate.result_path(study), new, rows_bytes)
-    if difference:
-        print(f"FALSE this scoring is not the first one, which stands: {difference}")
+    findings = [f"this scoring is not the first one, which stands: {difference}"] if difference else []
+    if (frozen := gate.frozen_path(study)).exists():
+        found, how = compare(evidence, read_json(frozen))
+        findings += [f"does not repeat {frozen}, which stands: {finding}" for finding in found]
+        print(f"compared with {frozen}: {how}")
+    for finding in findings:
+        print(f"FALSE {finding}")
+    if findings:
         return 1
     if options.freeze:
         freeze(study, evidence, rows_bytes)

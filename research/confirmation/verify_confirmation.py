@@ -19,6 +19,7 @@ import functools
 import io
 import math
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -34,6 +35,7 @@ from evidence import (  # noqa: E402
 
 DATA = ("validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy", "tokenizer/tokenizer.json",
         "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy")
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Evidence:
@@ -66,9 +68,17 @@ class Evidence:
 # ------------------------------------------------------------------------------------------- checks
 
 
+def is_past(text):
+    """Whether it is a time in UTC to the second, spelled like 2026-01-31T12:00:00Z, that has been."""
+    time = datetime.strptime(text, TIME)
+    return time.strftime(TIME) == text and time <= datetime.now(timezone.utc).replace(tzinfo=None)
+
+
 def check_order(checks, frozen):
     """The protocol and the checkpoint checks are unedited, the ones that the scoring named, and older than it."""
     began = frozen.result["began_at"]
+    times = [began, *(record["sealed_at"] for record in frozen.sealed.values())]
+    checks.expect(all(map(is_past, times)), f"times in UTC that have been: {', '.join(times)}")
     for name, record in frozen.sealed.items():
         found = sha256_bytes(canonical_json({key: record[key] for key in ("content", "sealed_at")}))
         checks.equal(f"{name}: hash of content and time", record["sha256"], found)
@@ -85,13 +95,18 @@ def check_order(checks, frozen):
 
 
 def check_inputs(checks, frozen):
-    """Every file that the protocol was made from and that is there has the stated hash."""
+    """Every file that the protocol was made from and that is there has the stated hash.
+
+    The list of the runs' code is that of the frozen runs: those that lie in runs/ may have been generated since.
+    """
+    code = f"runs/{frozen.study}/runs.sha256"
     for entry in frozen.protocol["inputs"]:
-        path = frozen.root / entry["path"]
+        kept = f"research/matched_training/runs_{frozen.study}.sha256" if entry["path"] == code else entry["path"]
+        path = frozen.root / kept
         if path.exists():
-            checks.equal(entry["path"], entry["sha256"], sha256_file(path))
+            checks.equal(kept, entry["sha256"], sha256_file(path))
         else:
-            print(f"left out {entry['path']}: not here")
+            print(f"left out {kept}: not here")
 
 
 def check_exclusions(checks, frozen):

@@ -24,10 +24,8 @@ from evidence import (  # noqa: E402
     InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
 )
 from frozen_arrays import freeze  # noqa: E402
-from research.matched_training.saved_runs import baseline_of, read_metrics, run_names  # noqa: E402
-from research.matched_training.training_figures import draw_curves, draw_scores  # noqa: E402
+from research.matched_training.saved_runs import TOLERANCE, baseline_of, read_metrics, run_names  # noqa: E402
 
-TOLERANCE = 0.02
 EXACT = {
     "digests": ("inputs", "plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights"),
     "run": ("parameters", "rows", "targets", "updates", "total_flops"),
@@ -147,6 +145,8 @@ def main(argv=None):
     curves = read_curves(evidence, directory)
     write_json(out / "results.json", evidence)
     write_json(out / "curves.json", curves)
+    from research.matched_training.training_figures import draw_curves, draw_scores
+
     figures = [draw_curves(evidence, curves, out / "learning_curves.png"), draw_scores(evidence, out / "scores.png")]
 
     frozen, findings = HERE / f"{options.study}.json", []

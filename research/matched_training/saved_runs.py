@@ -5,6 +5,7 @@ import sys
 
 from evidence import InputError, parse_json, read_json, sha256_file
 
+TOLERANCE = 0.02  # bits per byte: how far the same run may score elsewhere, where float32 sums round differently
 FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
 
 
@@ -30,6 +31,25 @@ def file_digests(run):
     if missing:
         raise InputError(f"{missing[0]}: missing; finish the run with: python run_all.py --study {run.parent.name}")
     return {name: sha256_file(run / name) for name in FILES}
+
+
+def changes(run):
+    """A line for each file of a finished run that is not, by SHA-256, the one its result names; code that it does not
+    name is one, too. Nothing of the run is imported."""
+    run, files = run.resolve(), file_digests(run)
+    digests = read_json(run / "result.json")["digests"]
+    code = {path.relative_to(run).as_posix(): sha256_file(path) for path in run.rglob("*.py")}
+    pairs = {"config.json": (digests["config"], files["config.json"])}
+    pairs |= {name: (digests[name], files[name]) for name in ("model.safetensors", "evaluation_rows.npy")}
+    pairs |= {name: (digests["code"].get(name), code.get(name)) for name in {*digests["code"], *code}}
+    return [f"{name}: SHA-256 {expected} in result.json, found {found}"
+            for name, (expected, found) in sorted(pairs.items()) if expected != found]
+
+
+def require_unchanged(run):
+    """InputError naming the first file of a finished run that is not the one its result names."""
+    for change in changes(run):
+        raise InputError(f"{run}: changed since it was trained: {change}")
 
 
 def own_trainer(run):
@@ -68,16 +88,7 @@ class SavedRun:
         self.train = own_trainer(run)
         self.ranks = self.train.Ranks(self.device)
         directory = self.train.RunDirectory(run / "config.json", self.device, self.ranks)
-        self.config, self.data, self.code = directory.config, directory.data, directory.identity["code"]
-
-    def changes(self):
-        """A line for each of the run's files that is not the one its result names."""
-        digests = self.result["digests"]
-        pairs = {"config.json": (digests["config"], self.files["config.json"])}
-        pairs |= {name: (digests[name], self.files[name]) for name in ("model.safetensors", "evaluation_rows.npy")}
-        pairs |= {name: (digests["code"].get(name), self.code.get(name)) for name in {*digests["code"], *self.code}}
-        return [f"{name}: SHA-256 {expected} in result.json, found {found}"
-                for name, (expected, found) in sorted(pairs.items()) if expected != found]
+        self.config, self.data = directory.config, directory.data
 
     def forward(self):
         """The saved model, made ready as the trainer scored it: train.Forward."""

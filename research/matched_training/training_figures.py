@@ -1,6 +1,6 @@
 """The figures of the matched runs: learning curves and official scores."""
 
-COLOURS = {"baseline": "#0072B2", "random_crop": "#E69F00", "segmented": "#009E73"}  # Okabe and Ito
+from research.summary.drawing import STYLE, colours, plt, save
 
 
 def smoothed(values):
@@ -12,41 +12,51 @@ def smoothed(values):
     return out
 
 
-def save(figure, path):
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    return path
+def by_seed(runs):
+    """{seed: {run: result}}, both in order."""
+    return {seed: {name: result for name, result in runs.items() if result["seed"] == seed}
+            for seed in sorted({result["seed"] for result in runs.values()})}
 
 
+def draw_curve(axes, result, losses, **line):
+    """Training loss of one run over targets seen; a loss that was not logged is left out."""
+    per_update = result["targets"] / result["updates"] / 1e3
+    made = [(per_update * update, loss) for update, loss in enumerate(losses, 1) if loss is not None]
+    axes.plot([targets for targets, _ in made], smoothed([loss for _, loss in made]), **line)
+
+
+@plt.rc_context(STYLE)
 def draw_curves(evidence, curves, path):
-    """Training loss of every run over targets seen."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    for name, result in evidence["runs"].items():
-        per_update = result["targets"] / result["updates"] / 1e3
-        made = [(i, loss) for i, loss in enumerate(curves["runs"][name]["loss"], 1) if loss is not None]
-        targets, losses = [per_update * update for update, _ in made], [loss for _, loss in made]
-        style = "-" if result["seed"] == min(r["seed"] for r in evidence["runs"].values()) else "--"
-        axes.plot(targets, smoothed(losses), style, color=COLOURS.get(result["condition"]), label=name, linewidth=1.4)
-    axes.set(xlabel="training targets seen (thousands)", ylabel="training loss (nats a target, smoothed)",
-             title="Each condition learns on its own sample of the corpus:\ncompare scores, not training losses")
-    axes.legend(frameon=False)
+    """Training loss of every run, a panel a seed: seeds share their rows, and one run would hide the other."""
+    seeds = by_seed(evidence["runs"])
+    colour = colours(result["condition"] for result in evidence["runs"].values())
+    figure, panels = plt.subplots(1, len(seeds), figsize=(1.2 + 4.4 * len(seeds), 4.6), layout="constrained",
+                                  sharex=True, sharey=True, squeeze=False)
+    for axes, (seed, runs) in zip(panels[0], seeds.items()):
+        for place, (name, result) in enumerate(runs.items()):
+            # The first is the widest: it shows on both sides where a later one runs along it.
+            draw_curve(axes, result, curves["runs"][name]["loss"], color=colour[result["condition"]],
+                       label=result["condition"], linewidth=max(2.5 - 0.8 * place, 0.9))
+        axes.set(title=f"seed {seed}", xlabel="training targets seen (thousands)")
+        axes.grid(axis="y", alpha=0.3)
+    panels[0][0].set_ylabel("training loss (nats a target, smoothed)")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(colour))
+    figure.suptitle("Each condition learns on its own sample of the corpus: compare scores, not training losses",
+                    x=0.01, ha="left", fontsize=12)
     return save(figure, path)
 
 
+@plt.rc_context(STYLE)
 def draw_scores(evidence, path):
     """Official score of every run, one row a condition, its values written out."""
-    from matplotlib.figure import Figure
-
     by_condition = {}
     for result in evidence["runs"].values():
         by_condition.setdefault(result["condition"], []).append((result["seed"], result["score"]["bits_per_byte"]))
-    figure = Figure(figsize=(8, 2.8), layout="constrained")
-    axes = figure.add_subplot()
+    colour = colours(by_condition)
+    figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
     for y, (condition, scores) in enumerate(by_condition.items()):
         for marker, (_, score) in zip("os^v", scores):
-            axes.plot(score, y, marker, color=COLOURS.get(condition), markersize=8, fillstyle="none")
+            axes.plot(score, y, marker, color=colour[condition], markersize=8, fillstyle="none")
         text = ", ".join(f"{score:.4f} (seed {seed})" for seed, score in scores)
         axes.annotate(text, (max(score for _, score in scores), y), (0, 10), textcoords="offset points", ha="center",
                       fontsize=8, annotation_clip=False)

@@ -25,7 +25,9 @@ from devices import add_device_arguments, reserve_device  # noqa: E402
 from evidence import (  # noqa: E402
     Checks, first_difference, freeze_json, input_list, read_json, run_script, sha256_bytes,
 )
-from research.matched_training.saved_runs import SavedRun, device_facts, run_names  # noqa: E402
+from research.matched_training.saved_runs import (  # noqa: E402
+    SavedRun, changes, device_facts, file_digests, run_names,
+)
 from research.matched_training.sealed import write_sealed  # noqa: E402
 
 
@@ -49,16 +51,15 @@ def rescore(saved):
 
 def check_run(checks, path, device):
     """Check one run directory, printing each finding; its entry in the evidence."""
-    saved = SavedRun(path, device)
-    findings, facts = saved.changes(), {}
+    files, findings, facts = file_digests(path), changes(path), {}
+    score = read_json(path / "result.json")["score"]
     if not findings:
-        findings, facts = rescore(saved)
-    bits = saved.result["score"]["bits_per_byte"]
+        findings, facts = rescore(SavedRun(path, device))
     verdict = "not reproduced" if findings else "reproduced, row by row"
-    checks.expect(not findings, f"{saved.name}: {bits:.8f} bits per byte {verdict}")
+    checks.expect(not findings, f"{path.name}: {score['bits_per_byte']:.8f} bits per byte {verdict}")
     for finding in findings:
         print(f"     {finding}")
-    return {"files": saved.files, "findings": findings, "score": saved.result["score"], **facts}
+    return {"files": files, "findings": findings, "score": score, **facts}
 
 
 def main(argv=None):

@@ -1,14 +1,6 @@
 """The figure of the rankings: each contrast on a prefix, inside or outside what random rows give."""
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-
-INSIDE, OUTSIDE = "#0072B2", "#D55E00"  # Okabe and Ito
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
-         "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0}
+from research.summary.drawing import GREY, ROWS, plt, run_colours, save
 
 
 def title(evidence):
@@ -18,23 +10,23 @@ def title(evidence):
     return f"Prefixes of the official score reverse {count or 'none'} of {of}"
 
 
+@plt.rc_context(ROWS)
 def draw(evidence, path):
     """Write the figure: one row a contrast and prefix; returns the path."""
     shown = evidence["contrasts"]
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(10, 1.7 + 0.36 * max(len(shown), 1)), layout="constrained")
-        axes.axvline(0, color="#999999", linewidth=1)
-        for place, contrast in enumerate(shown):
-            colour = OUTSIDE if contrast["outside"] else INSIDE
-            axes.plot(contrast["subsets_95"], [place] * 2, color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
-            axes.plot(contrast["prefix"], place, "o", color=colour, markersize=7)
-            axes.plot(contrast["full"], place, "|", color="black", markersize=14, markeredgewidth=2)
-        axes.set_yticks(range(len(shown)), [f"{c['checkpoint']}, first {c['targets']:,} targets" for c in shown])
-        axes.invert_yaxis()
-        axes.set_xlabel("bits per byte minus the same-seed baseline's. Dot: the prefix (orange: outside its bar);\n"
-                        "black: the whole population; bar: 95 % of random row subsets of the prefix's size")
-        figure.suptitle(f"{title(evidence)}\n{evidence['study']}, {evidence['targets']:,} targets", x=0.01, ha="left",
-                        fontsize=12)
-        figure.savefig(path, dpi=130, metadata={"Software": None})
-        plt.close(figure)
-    return path
+    of_run = run_colours(contrast["checkpoint"] for contrast in shown)
+    figure, axes = plt.subplots(figsize=(10, 1.7 + 0.36 * max(len(shown), 1)), layout="constrained")
+    axes.axvline(0, color=GREY, linewidth=1)
+    for place, contrast in enumerate(shown):
+        colour = of_run[contrast["checkpoint"]]
+        axes.plot(contrast["subsets_95"], [place] * 2, color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
+        axes.plot(contrast["full"], place, "|", color="black", markersize=14, markeredgewidth=2)
+        axes.plot(contrast["prefix"], place, "o", color="white" if contrast["outside"] else colour,
+                  markeredgecolor=colour, markersize=7, markeredgewidth=2)
+    axes.set_yticks(range(len(shown)), [f"{c['checkpoint']}, first {c['targets']:,} targets" for c in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel("bits per byte minus the same-seed baseline's. Dot: the prefix (white: outside its bar);\n"
+                    "black: the whole population; bar: 95 % of random row subsets of the prefix's size")
+    figure.suptitle(f"{title(evidence)}\n{evidence['study']}, {evidence['targets']:,} targets", x=0.01, ha="left",
+                    fontsize=12)
+    return save(figure, path)

@@ -1,23 +1,15 @@
-"""The audit's figures: one message each, direct labels, colours told apart by colour-blind readers (Okabe-Ito).
+"""The audit's figures: one message each, direct labels."""
 
-The same records give the same bytes: no dates, no software names, fixed size and resolution.
-"""
+import numpy as np
 
-import matplotlib
+from audit_tables import stratum_name
+from research.summary import drawing
+from research.summary.drawing import DARK, GREY, OTHERS, colours, plt, save
 
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-
-from audit_tables import stratum_name  # noqa: E402
-
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-FATES = {"emitted": "#009E73", "discarded": "#D55E00", "buffered": "#999999"}
+FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
 FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left", "axes.titlesize": 12,
-         "font.family": "DejaVu Sans", "font.size": 10, "axes.grid": True, "axes.grid.axis": "y",
-         "grid.color": "#dddddd", "axes.axisbelow": True}
+STYLE = drawing.STYLE | {"axes.titlelocation": "left", "axes.titlesize": 12, "axes.grid": True, "axes.grid.axis": "y",
+                         "grid.color": "#dddddd", "axes.axisbelow": True}
 CURVE_POINTS = 200
 
 
@@ -26,8 +18,8 @@ def _alike(series):
     groups = {}
     for name, values in series.items():
         groups.setdefault(tuple(values), []).append(name)
-    place = {name: number % len(COLOURS) for number, name in enumerate(series)}
-    return [(" = ".join(names), values, COLOURS[place[names[0]]]) for values, names in groups.items()]
+    colour = colours(series)
+    return [(" = ".join(names), values, colour[names[0]]) for values, names in groups.items()]
 
 
 def _label_ends(axes, ends, least_gap):
@@ -52,13 +44,6 @@ def _lines(axes, groups, x, height):
     _label_ends(axes, ends, 0.06 * height)
 
 
-def _save(figure, path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-    plt.close(figure)
-    return path
-
-
 def started_by_length(path, records):
     """Share of arrived documents that were started, by length."""
     groups = _alike({name: [s["started_share"] for s in record["strata"]] for name, record in records.items()})
@@ -70,7 +55,7 @@ def started_by_length(path, records):
     axes.set_ylabel("documents that were started, % of those that arrived")
     never = next((name for name, values, _ in groups if values[-1] == 0), None)
     axes.set_title(f"The longest documents are never begun: {never}" if never else "Documents begun, by length")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def token_fates(path, records):
@@ -84,7 +69,7 @@ def token_fates(path, records):
             axes.barh(place, width, left=left, color=FATES[fate], edgecolor="white", height=0.6)
             if width > 7:
                 axes.text(left + width / 2, place, f"{value / 1e6:,.2f} M\n{width:.1f} %", ha="center", va="center",
-                          color="white" if fate != "buffered" else "black", fontsize=9)
+                          color="white" if fate == "emitted" else "black", fontsize=9)
             left += width
     axes.set_yticks(range(len(groups)), [name.replace(" = ", "\n= ") for name, _, _ in groups])
     axes.invert_yaxis()
@@ -97,7 +82,7 @@ def token_fates(path, records):
     (emitted, _, buffered), total = groups[0][1], sum(groups[0][1])
     axes.set_title(f"{next(iter(records))}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
                    f"{100 * buffered / total:.0f} wait in the buffer", pad=22)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def exposure(path, records):
@@ -117,7 +102,7 @@ def exposure(path, records):
     if end:
         title = f"{name} reads {beginning / end:.1f} times as much of the first tenths of documents as of their last"
         figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def usable_buffer(path, curves):
@@ -139,7 +124,7 @@ def usable_buffer(path, curves):
     tenth = fitting[len(fitting) * 9 // 10 :].mean()
     axes.set_title(f"{name}: {fitting[0]:,} of {held[0]:,} buffered entries fit a row at first, "
                    f"{tenth:,.0f} in the last tenth")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw(out, records, curves, prefix=""):

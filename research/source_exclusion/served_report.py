@@ -3,7 +3,8 @@
 import numpy as np
 from tabulate import tabulate
 
-from audit_figures import COLOURS, STYLE, plt
+from audit_figures import STYLE
+from research.summary.drawing import OTHERS, plt, save
 
 
 def sentence(name, evidence):
@@ -73,9 +74,9 @@ def draw(path, lengths, bound, first, passes):
     begun, never = longer[first[longer] > 0], longer[first[longer] == 0]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
-        axes.scatter(lengths[begun], -(-first[begun] // documents), s=14, color=COLOURS[0], label="first begun")
+        axes.scatter(lengths[begun], -(-first[begun] // documents), s=14, color=OTHERS[1], label="first begun")
         if len(never):
-            axes.scatter(lengths[never], np.full(len(never), passes), s=24, marker="^", color=COLOURS[1],
+            axes.scatter(lengths[never], np.full(len(never), passes), s=24, marker="^", color=OTHERS[0],
                          label=f"not begun in {passes:,} passes")
         axes.step(list(bound), [-(-earliest // documents) for _, earliest, _ in bound.values()], where="post",
                   color="black", linewidth=1, label="bound: as many as the buffer holds have arrived")
@@ -83,7 +84,4 @@ def draw(path, lengths, bound, first, passes):
                  ylabel="pass in which it is first begun")
         axes.set_title("The longer a document, the more passes it waits: first service, and its bound")
         axes.legend(frameon=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130, metadata={"Software": None})
-        plt.close(figure)
-    return path
+        return save(figure, path)

@@ -113,11 +113,10 @@ class Scorer:
 
 def score_run(directory, device, record, windows, texts, supplied):
     """(nats, what <run>.json says of how they came about) of one run; InputError when it is not as it was trained."""
-    from research.matched_training.saved_runs import SavedRun
+    from research.matched_training.saved_runs import SavedRun, require_unchanged
 
+    require_unchanged(directory)
     saved = SavedRun(directory, device)
-    if saved.changes():
-        raise InputError(f"{directory}: changed since it was trained: {saved.changes()[0]}")
     scorer, began = Scorer(saved), time.perf_counter()
     nats, fingerprint = scorer.score(record, windows, texts, supplied)
     return nats, {"run": directory.name, "weights": saved.files["model.safetensors"], "fingerprint": fingerprint,

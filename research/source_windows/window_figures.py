@@ -1,22 +1,6 @@
-"""The figures of the source windows: one message each, colours told apart by colour-blind readers (Okabe-Ito)."""
+"""The figures of the source windows: one message each."""
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-PART_COLOURS = ("#F0E442", "#56B4E9", "#0072B2", "#333333", "#CC79A7", "#009E73")  # from a window's start to its end
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
-         "font.family": "DejaVu Sans", "font.size": 10, "ytick.major.size": 0,
-         "legend.frameon": False}
-
-
-def _save(figure, path):
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-    plt.close(figure)
-    return path
+from research.summary.drawing import GREY, ROWS, colours, plt, run_colours, save, shades
 
 
 def _title(figure, message, evidence, status):
@@ -25,7 +9,8 @@ def _title(figure, message, evidence, status):
 
 
 def _label(cell):
-    return f"{cell['condition']}, seed {cell['seed']}, {cell['stratum']} tokens"
+    census = ", census" if cell["census"] else ""
+    return f"{cell['condition']}, seed {cell['seed']}, {cell['stratum']} tokens (n = {cell['sources']}{census})"
 
 
 def _settled(entry):
@@ -47,25 +32,27 @@ def forest_title(entries):
             f"{signs.count(0)} hold zero")
 
 
+@plt.rc_context(ROWS)
 def forest(path, evidence):
     """Tail minus beginning of every contrast that can be resampled, with both intervals."""
     shown = [cell for cell in evidence["cells"] if cell["contrast"] and not cell["degenerate"]]
-    conditions = list(dict.fromkeys(cell["condition"] for cell in shown))
+    of_condition = colours(cell["condition"] for cell in shown)
     figure, axes = plt.subplots(figsize=(10, 1.9 + 0.42 * max(len(shown), 1)), layout="constrained")
-    axes.axvline(0, color="#999999", linewidth=1)
+    axes.axvline(0, color=GREY, linewidth=1)
     for place, cell in enumerate(shown):
-        entry, colour = cell["quantities"]["tail_minus_beginning"], COLOURS[conditions.index(cell["condition"])]
+        entry, colour = cell["quantities"]["tail_minus_beginning"], of_condition[cell["condition"]]
         axes.plot(entry["interval_adjusted"], [place] * 2, color=colour, linewidth=1.2)
         axes.plot(entry["interval_95"], [place] * 2, color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot(entry["value"], place, "o", color="white", markeredgecolor=colour, markersize=7, markeredgewidth=2)
-    axes.set_yticks(range(len(shown)), [f"{_label(cell)} (n = {cell['sources']})" for cell in shown])
+    axes.set_yticks(range(len(shown)), [_label(cell) for cell in shown])
     axes.invert_yaxis()
     level = 100 - 5 / evidence["contrasts"]["number"]
     axes.set_xlabel("change of tails minus change of beginnings, bits per byte;\nnegative: tails gain more. "
-                    f"Thick: 95 %, thin: {level:g} % over documents")
+                    f"Thick: 95 %, thin: {level:g} % over documents"
+                    + ".\nCensus: all documents of that length, not a sample" * any(cell["census"] for cell in shown))
     message = forest_title([cell["quantities"]["tail_minus_beginning"] for cell in shown])
     _title(figure, message, evidence, evidence["contrasts"]["status"])
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def bin_names(edges):
@@ -76,7 +63,7 @@ def bin_names(edges):
 def _stack(axes, place, parts):
     """Parts side by side: gains to the left of zero, losses to the right."""
     ends = {True: 0.0, False: 0.0}
-    for part, colour in zip(parts, PART_COLOURS):
+    for part, colour in zip(parts, shades(len(parts))):
         axes.barh(place, part, left=ends[part < 0], color=colour, edgecolor="white", height=0.62)
         ends[part < 0] += part
 
@@ -92,29 +79,30 @@ def parts_title(rows):
     return f"The last position bin carries {min(shares):.0f} to {max(shares):.0f} % of the change in tails"
 
 
+@plt.rc_context(ROWS)
 def position_parts(path, evidence):
     """The tail differences of the contrast strata, cut by target position."""
     rows = [row for row in evidence["position_parts"]["rows"]
             if row["window"] == "tail" and row["stratum"] in evidence["contrast_strata"]]
     figure, axes = plt.subplots(figsize=(10, 2.3 + 0.42 * max(len(rows), 1)), layout="constrained")
-    axes.axvline(0, color="#999999", linewidth=1)
+    axes.axvline(0, color=GREY, linewidth=1)
+    of_run = run_colours(row["run"] for row in rows)
     for place, row in enumerate(rows):
         _stack(axes, place, row["parts"])
-        axes.plot(row["whole"], place, "D", color="white", markeredgecolor="black", markersize=7, zorder=3)
+        axes.plot(row["whole"], place, "D", color=of_run[row["run"]], markeredgecolor="white", markersize=8, zorder=3)
     axes.set_yticks(range(len(rows)), [f"{row['run']}, {row['stratum']} tokens" for row in rows])
     axes.invert_yaxis()
     names = bin_names(evidence["bins"])
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in PART_COLOURS[: len(names)]]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in shades(len(names))]
     figure.legend(handles, names, loc="outside lower center", ncols=len(names))
     axes.set_xlabel("change of tails, bits per byte against the same-seed baseline;\ndiamond: the whole window")
     _title(figure, parts_title(rows), evidence, "post hoc")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw(evidence, folder):
     """Write the figures that the evidence allows into a folder; return their paths."""
-    with plt.rc_context(STYLE):
-        paths = [forest(folder / "contrasts.png", evidence)]
-        if evidence["position_parts"]:
-            paths.append(position_parts(folder / "position_parts.png", evidence))
-        return paths
+    paths = [forest(folder / "contrasts.png", evidence)]
+    if evidence["position_parts"]:
+        paths.append(position_parts(folder / "position_parts.png", evidence))
+    return paths

@@ -1,0 +1,42 @@
+"""Does a scoring repeat an earlier one, which stands?"""
+
+from evidence import first_difference
+from research.matched_training.saved_runs import TOLERANCE
+
+MEASURED = ("began_at", "seconds", "environment")
+COUNTED = ("rows", "supplied_bytes", "raw_bytes", "targets")
+
+
+def lasting(value, measured=MEASURED):
+    """The evidence without what every scoring measures anew."""
+    if isinstance(value, dict):
+        return {key: lasting(item, measured) for key, item in value.items() if key not in measured}
+    return value
+
+
+def models(evidence):
+    return {name: entry["model_sha256"] for name, entry in evidence["runs"].items()}
+
+
+def facts(evidence):
+    """{run: what no model and no machine may change}."""
+    return {name: {"fingerprint": entry["fingerprint"], **{key: entry["score"][key] for key in COUNTED}}
+            for name, entry in evidence["runs"].items()}
+
+
+def compare(evidence, frozen):
+    """([findings], what it was compared as) of a scoring against the frozen one.
+
+    The same models must give the same numbers; models trained anew the same inputs and targets, and bits per byte within
+    TOLERANCE.
+    """
+    if models(evidence) == models(frozen):
+        difference = first_difference(*(lasting(part, (*MEASURED, "checkpoints")) for part in (frozen, evidence)))
+        return [difference] if difference else [], "the same models"
+    difference = first_difference(facts(frozen), facts(evidence))
+    if difference:
+        return [difference], "models trained anew"
+    bits = [[entry["score"]["bits_per_byte"] for entry in part["runs"].values()] for part in (frozen, evidence)]
+    largest = max(abs(new - old) for old, new in zip(*bits))
+    far = [f"bits per byte differ by {largest:.6f}, more than {TOLERANCE}"] if largest > TOLERANCE else []
+    return far, f"models trained anew, bits per byte within {largest:.6f}"
