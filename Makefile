@@ -61,10 +61,11 @@ evaluate: setup ## the further scores of STUDY's trained models, in their order,
 check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
 	$(PY) check_manifests.py
 
-verify: setup ## every verifier that needs no data: manifests, theorem, frozen results but stream audits, the paper's tables
+verify: setup ## every verifier that needs no data: manifests, theorem, frozen results, balance of stream audits, the paper's tables
 	$(PY) check_manifests.py
 	$(PY) research/source_exclusion/packing_checker.py --self-test --size 3
 	$(PY) research/source_exclusion/check_length_histogram.py
+	$(PY) research/source_exclusion/verify_ledgers.py
 	$(PY) research/matched_training/verify_training_table.py
 	$(PY) research/prefix_ranking/verify_evaluation_summary.py
 	$(PY) research/source_windows/verify_window_evidence.py

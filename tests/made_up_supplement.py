@@ -14,9 +14,11 @@ import numpy as np
 import check_manifests
 import freeze_supplement
 import frozen_windows
+import generate_runs
 import tiny_windows
-from evidence import canonical_json, format_manifest, read_json, sha256_bytes, sha256_file, write_json
+from evidence import canonical_json, read_json, sha256_bytes, sha256_file, write_json
 from frozen_arrays import npy_bytes
+from research.matched_training.bound_runs import model_size
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTIONS = ("matched_training", "prefix_ranking", "source_windows", "confirmation")
@@ -63,21 +65,32 @@ def model_digest(name):
     return sha256_bytes(name.encode())
 
 
+def budget(protocol):
+    """What a result repeats of its protocol."""
+    rows, context = math.prod(protocol["training"][key] for key in ("updates", "accumulation", "microbatch")), CONTEXT
+    parameters, flops = model_size(protocol["model"], protocol["tokenizer"]["vocabulary"], context)
+    return {"study": "tiny", "parameters": parameters, "flops_per_token": flops, "targets": rows * context,
+            "total_flops": flops * rows * context, "effective_targets": rows * context, "rows": rows,
+            "updates": protocol["training"]["updates"]}
+
+
 def write_results(repository, study):
-    """The demo's results with the scores of the study's runs, their curves, and checks of their checkpoints, returned."""
-    folder = repository / "research/matched_training"
-    results = read_json(folder / "demo.json")
-    runs = results["runs"]
+    """The demo's results with the study's scores, size and settings, their curves, and checkpoint checks, returned."""
+    folder, path = repository / "research/matched_training", study / "protocols/tiny.json"
+    protocol, results = read_json(path), read_json(folder / "demo.json")
+    runs, data = results["runs"], study / "data/tiny"
+    made = generate_runs.generated_files(protocol, path, ROOT, data, study / "runs/tiny")
     for name, run in runs.items():
         own = read_json(study / f"runs/tiny/{name}/result.json")
-        run.update(score=own["score"], digests=run["digests"] | own["digests"])
+        code = {file: sha256_bytes(made[f"{name}/{file}"]) for file in run["digests"]["code"]}
+        config = made[f"{name}/config.json"]
+        digests = {"code": code, "config": sha256_bytes(config), "inputs": json.loads(config)["data"]["files"]}
+        run.update(budget(protocol), score=own["score"], digests=run["digests"] | own["digests"] | digests)
     bits = {name: run["score"]["bits_per_byte"] for name, run in runs.items()}
     results["bits_per_byte_minus_baseline"] = {
         name: bits[name] - bits[f"baseline_s{name[-2:]}"] for name in bits if not name.startswith("baseline")}
     write_json(folder / "tiny.json", results)
-    listed = {f"{name}/{file}": digest for name, run in runs.items()
-              for file, digest in {**run["digests"]["code"], "config.json": run["digests"]["config"]}.items()}
-    (folder / "runs_tiny.sha256").write_bytes(format_manifest(listed))
+    (folder / "runs_tiny.sha256").write_bytes(made["runs.sha256"])
     curves = {name: {"loss": [9.0] * run["updates"], "seconds": [run["seconds"]["loop"]] * run["updates"]}
               for name, run in runs.items()}
     write_json(folder / "curves_tiny.json", {"study": "tiny", "inputs": [], "runs": curves})

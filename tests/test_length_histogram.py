@@ -104,6 +104,22 @@ def test_a_changed_pass_of_the_papers_table_is_found(tmp_path, capsys):
         assert f"FAIL paper: length >= {content['thresholds'][index]['length']}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("trail, by", [(("documents",), 53152), (("tokens",), 1), (("buffer_size",), -1),
+                                       (("capacity",), -1), (("thresholds", 0, "documents"), 10),
+                                       (("thresholds", 2, "length"), 1)])
+def test_a_count_that_the_paper_does_not_print_is_found_although_its_relations_hold(tmp_path, trail, by, capsys):
+    """Against the transcribed tables; where those are not, it is said."""
+    content = changed(read_json(PAPER), trail, by)
+    if trail == ("buffer_size",):
+        for row in content["thresholds"]:
+            row["earliest_pass"] = -(-999 // row["documents"])
+    assert check(tmp_path / "paper.json", content) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1 and failed[0].startswith(f"FAIL paper: printed in version_2.json.{trail[0]}")
+    assert check_length_histogram.main([str(tmp_path / "paper.json"), "--root", str(tmp_path)]) == 0
+    assert "version_2.json: not here" in capsys.readouterr().out
+
+
 def test_a_corpus_without_long_documents_has_no_thresholds():
     """Nothing is protected, so nothing is bounded."""
     summary = freeze_length_histogram.summarise(np.array([3, 257, 257]), 257, 1000)

@@ -92,11 +92,11 @@ def test_a_prefix_unlike_the_rest_is_outside(tmp_path):
 
 def test_other_checkpoints_join_and_keep_their_place_beside_their_rows(study, tmp_path, capsys):
     root, statistics, _ = study
-    other = tmp_path / "another_first_s43"
+    other = tmp_path / "another_s43"
     frozen_windows.write_run(other, "another", 43, statistics["baseline_s43"] * [0.5, 1, 1, 1])
     path = frozen_windows.freeze_rankings(root, tmp_path / "frozen", "--also", other)
     found = read_json(path)
-    assert found["ranking"][0] == "another_first_s43" and found["pairs"] == 21
+    assert found["ranking"][0] == "another_s43" and found["pairs"] == 21
     assert verify(path, capsys) == (0, [])
 
 
@@ -120,6 +120,13 @@ def test_a_score_that_is_not_reproduced_exits_1(tmp_path, capsys):
     write_json(path, result)
     assert rank_prefixes.main(["--study", "tiny", "--root", str(root)]) == 1
     assert "FALSE scores rebuilt within 1.0e-08" in capsys.readouterr().out
+
+
+def test_a_checkpoint_that_is_not_named_by_condition_and_seed_is_refused(study, tmp_path):
+    other = tmp_path / "first_s43"
+    frozen_windows.write_run(other, "another", 43, study[1]["baseline_s43"])
+    with pytest.raises(InputError, match="first_s43: expected a run directory as generated, another_s43"):
+        rank_prefixes.main(["--study", "tiny", "--root", str(study[0]), "--also", str(other)])
 
 
 @pytest.mark.parametrize("section, named", [
@@ -155,8 +162,8 @@ def test_one_changed_byte_of_an_array_is_named(copy, name, capsys):
 def test_any_changed_value_of_the_rankings_is_named(study, copy, capsys):
     found = read_json(study[2])
     for path in leaves(found):
-        if path[0] in UNCHECKED or path[0] == "runs" and path[-1] == "condition":
-            continue  # what stands for files, and names of conditions, enter no number
+        if path[0] in UNCHECKED:
+            continue  # what stands for files enters no number
         changed = with_other(found, path)
         if path[0] == "official":  # what only has to be met within 4e-9
             changed["official"][path[1]] += 1e-8
@@ -217,3 +224,13 @@ def test_rows_that_are_not_those_of_the_run_are_named(copy, capsys):
     write_json(copy, found)
     code, failed = verify(copy, capsys)
     assert code == 1 and failed[0].startswith(f"FAIL {found['runs'][2]['run']}: row statistics")
+
+
+def test_swapped_conditions_of_interventions_are_named_although_no_number_rests_on_them(copy, capsys):
+    found, other = read_json(copy), {"random_crop": "segmented", "segmented": "random_crop"}
+    for run in found["runs"]:
+        run["condition"] = other.get(run["condition"], run["condition"])
+    write_json(copy, found)
+    code, failed = verify(copy, capsys)
+    assert code == 1 and failed == ["FAIL runs named otherwise than by condition and seed: ['random_crop_s43', "
+                                    "'random_crop_s44', 'segmented_s43', 'segmented_s44']"]

@@ -19,8 +19,8 @@ import verify_resources as verifier  # noqa: E402
 FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
 CPU = {"kind": "cpu", "index": None, "uuid": None, "name": None}
 RUNS = list(FROZEN["runs"])
-SWEPT = {"context": 512, "width": 64, "microbatch": 2}
-SWEPT_FOLDER = "context512_width64_microbatch2"
+SWEPT = {"context": 512, "heads": 2, "microbatch": 4, "width": 128}
+SWEPT_FOLDER = "context512_width128_microbatch4"
 
 
 def reserve(ledger, run, outcome, seconds, status):
@@ -53,6 +53,20 @@ def write_scorings(folder):
     evidence.write_json(folder / "windows/development/selection.json", {"windows": 60})
 
 
+def write_sweep(root, swept):
+    """A sweep of the demo's own shape, and its evidence as sweep.py freezes it."""
+    path, loop = root / "protocols/candidates_demo.json", swept["seconds"]["loop"]
+    evidence.write_json(path, {
+        "base": "demo", "calibration_updates": swept["updates"], "candidates": [SWEPT], "condition": "baseline",
+        "evaluation_targets": 131072, "logit_chunk": 512, "seconds": 110, "seed": 43})
+    candidate = {**SWEPT, **{key: swept[key] for key in ("updates", "targets", "parameters", "peak_bytes")},
+                 "loop_seconds": loop, "targets_per_second": swept["targets"] / loop,
+                 "flops_per_second": swept["total_flops"] / loop, "bits_per_byte": swept["score"]["bits_per_byte"]}
+    evidence.write_json(root / "research/matched_training/sweep_demo.json", {
+        "study": "demo", "jobs": 1, "seconds": 110, "candidates": [candidate],
+        "inputs": evidence.input_list([path], root)})
+
+
 @pytest.fixture
 def study(tmp_path):
     """A repository with the demo's frozen results in runs/, a full ledger, a sweep, scorings, unfinished trainings."""
@@ -62,13 +76,12 @@ def study(tmp_path):
     for run, result in FROZEN["runs"].items():
         write_result(folder / run, result)
     swept = copy.deepcopy(FROZEN["runs"]["baseline_s43"])
-    for phase in ("calibration", "run"):
-        write_result(tmp_path / "runs/sweep_demo" / SWEPT_FOLDER / phase / "baseline_s43", swept)
+    for phase, rows in (("calibration", 1), ("run", 256)):
+        result = swept | {"score": swept["score"] | {"rows": rows}}
+        write_result(tmp_path / "runs/sweep_demo" / SWEPT_FOLDER / phase / "baseline_s43", result)
     unfinished = tmp_path / "runs/sweep_demo/context512_width96_microbatch2/run/baseline_s43"
     write_result(unfinished, None, [2048, 2048, 0])
-    evidence.write_json(research / "sweep_demo.json", {"candidates": [{
-        **SWEPT, **{key: swept[key] for key in ("updates", "targets", "peak_bytes")},
-        "loop_seconds": swept["seconds"]["loop"]}]})
+    write_sweep(tmp_path, swept)
     ledger = run_all.Ledger(folder / "ledger.jsonl")
     reserve(ledger, RUNS[0], "finished", 130.0, 0)
     reserve(ledger, RUNS[1], "failed", 7.25, 3)
@@ -111,7 +124,7 @@ def test_forward_positions_are_rows_times_context_and_cost_a_third(study):
     assert freeze(study) == 0
     scorings = totals(study)["scorings"]
     positions = {kind: entry["forward_positions"] for kind, entry in scorings.items()}
-    assert positions == {"official_run": 6 * 131072, "official_sweep": 2 * 131072, "checkpoints": 2 * 131072,
+    assert positions == {"official_run": 6 * 131072, "official_sweep": 131072 + 512, "checkpoints": 2 * 131072,
                          "confirmation": 2 * 10 * 512, "windows_development": 2 * 512 * 70}
     assert totals(study)["forward_positions"] == sum(positions.values())
     assert scorings["confirmation"]["forward_flops"] * 3 == 9831168 * 2 * 10 * 512
@@ -195,6 +208,50 @@ def test_a_dropped_or_renamed_record_is_found(study, capsys, edit, named):
     evidence.write_json(path, value)
     code, failures, _ = verify(study, capsys)
     assert code == 1 and any(named in line for line in failures)
+
+
+@pytest.mark.parametrize("edit, named", [
+    (lambda c: c.update(flops_per_second=2 * c["flops_per_second"]), "from its record.flops_per_second"),
+    (lambda c: c.update(targets_per_second=2 * c["targets_per_second"]), "its record.targets_per_second"),
+    (lambda c: c.update(parameters=c["parameters"] + 1), "baseline_s43: parameters"),
+    (lambda c: c.update(heads=4), "candidates and seconds of the protocol[0][0].heads"),
+    (lambda c: c.update(microbatch=2), "no training in the ledger"),
+])
+def test_what_a_candidate_of_the_sweep_claims_beyond_its_measurements_is_derived(study, capsys, edit, named):
+    assert freeze(study) == 0
+    path = study / "research/matched_training/sweep_demo.json"
+    value = evidence.read_json(path)
+    edit(value["candidates"][0])
+    evidence.write_json(path, value)
+    code, failures, _ = verify(study, capsys)
+    assert code == 1 and any(named in line for line in failures), failures
+
+
+def rename_device(records, kind):
+    """Another device in one kind of record."""
+    for record in records["reservations"] if kind == "reservations" else records["trainings"]:
+        if kind in ("reservations", record.get("kind")):
+            record["device"] = "NVIDIA H100"
+
+
+@pytest.mark.parametrize("kind, named", [
+    ("reservations", "baseline_s43: on cpu, reserved ['NVIDIA H100']"), ("run", "numbers of the frozen result.device"),
+    ("sweep", "run/baseline_s43: as the protocol says.device")])
+def test_a_device_that_other_records_contradict_is_named(study, capsys, kind, named):
+    assert freeze(study) == 0
+    path = study / "research/resources/demo.json"
+    value = evidence.read_json(path)
+    rename_device(value["records"], kind)
+    evidence.write_json(path, value)
+    code, failures, _ = verify(study, capsys)
+    assert code == 1 and any(named in line for line in failures), failures
+
+
+def test_a_sweep_without_its_protocol_is_held_against_its_records_alone(study, capsys):
+    assert freeze(study) == 0
+    (study / "protocols/candidates_demo.json").unlink()
+    code, failures, printed = verify(study, capsys)
+    assert (code, failures) == (0, []) and "candidates_demo.json: not here" in printed
 
 
 def test_another_protocol_than_the_one_named_is_found(study, capsys):

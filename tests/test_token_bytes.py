@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -148,6 +149,45 @@ def test_a_change_of_any_number_is_found_from_the_data(study, tmp_path, capsys):
         evidence.write_json(study / "damaged/tiny.json", damaged(good, path))
         code, failures, _ = verify(study, capsys, folder="damaged")
         assert code == 1 and failures, path
+
+
+def lie(change):
+    """An edit of the frozen audit after which its own sums hold."""
+    def edit(value):
+        change(value)
+        for stream in value["streams"].values():
+            stream["share"] = stream["differing"] / stream["tokens"]
+    return edit
+
+
+@pytest.mark.parametrize("edit, named", [
+    (lie(lambda v: v.update(vocabulary=9999)), "vocabulary and ordinary types of the protocol[0]"),
+    (lie(lambda v: v.update(ordinary_types=v["ordinary_types"] + 1)), "ordinary types of the protocol[1]"),
+    (lie(lambda v: v["streams"]["corpus"].update(bos=7)), "corpus: BOS and tokens of the length histogram[0]"),
+    (lie(lambda v: v["streams"]["corpus"].update(tokens=v["streams"]["corpus"]["tokens"] + 9)), "histogram[1]"),
+    (lie(lambda v: v["streams"]["inputs"].update(tokens=1535)), "tokens of inputs and scored of the protocol[0]"),
+    (lie(lambda v: v["streams"]["scored"].update(tokens=769)), "tokens of inputs and scored of the protocol[1]"),
+])
+def test_a_lie_that_the_sums_allow_is_held_against_protocol_and_histogram(study, tmp_path, edit, named, capsys):
+    shutil.copytree(study / "protocols", tmp_path / "protocols")
+    corpus = frozen(study)["streams"]["corpus"]
+    evidence.write_json(tmp_path / "research/source_exclusion/length_histogram_tiny.json",
+                        {"documents": 80, "tokens": corpus["tokens"]})
+    for change, expected in ((lambda v: None, []), (edit, [named])):
+        value = frozen(study)
+        change(value)
+        evidence.write_json(tmp_path / "frozen/tiny.json", value)
+        code, failures, _ = verify(tmp_path, capsys)
+        assert code == len(expected) and [named in line for line in failures] == [True] * len(expected), failures
+
+
+@pytest.mark.parametrize("text", ["0", "zz", "", "E2 82", "E282", 12, None])
+def test_bytes_that_are_no_hex_are_a_failed_check(study, text, capsys):
+    value = frozen(study)
+    value["types"][3]["bytes"] = text
+    evidence.write_json(study / "damaged/tiny.json", value)
+    code, failures, _ = verify(study, capsys, folder="damaged", data="nowhere")
+    assert code == 1 and failures == ["FAIL tokens whose bytes are no hex digits in pairs: [131]"]
 
 
 @pytest.mark.parametrize("path", [("types", 0, "bytes"), ("types", 2, "raw"), ("types", 130, "supplied"),

@@ -37,7 +37,7 @@ CLAIMS = {  # part: {evidence file: (a number that the part derives or holds aga
     "training table, tiny": {
         "matched_training/tiny.json": ("runs.segmented_s44.seconds.run", "SHA-256 of result.json"),
         "matched_training/checkpoints_tiny.json": ("content.runs.baseline_s43.rescored.nats", "baseline_s43"),
-        "matched_training/curves_tiny.json": ("runs.segmented_s44.seconds.249", "segmented_s44: end of the curve"),
+        "matched_training/curves_tiny.json": ("runs.segmented_s44.seconds.11", "segmented_s44: end of the curve"),
     },
     "evaluation summary": {
         "prefix_ranking/tiny.json": ("contrasts.0.subsets_95.1", "contrasts[0].subsets_95[1]"),

@@ -45,9 +45,9 @@ def folder(tmp_path):
 
 
 def verify(folder, capsys, *arguments):
-    """(exit code, lines that failed, everything printed)."""
+    """(exit code, lines that failed, everything printed); without protocols, which test_bound_runs.py has."""
     capsys.readouterr()
-    code = verifier.main(["--folder", str(folder), "--study", "demo", *arguments])
+    code = verifier.main(["--folder", str(folder), "--root", str(folder), "--study", "demo", *arguments])
     printed = capsys.readouterr().out
     return code, [line for line in printed.splitlines() if line.startswith("FAIL")], printed
 

@@ -116,6 +116,16 @@ def test_swapped_pairs_are_named_although_the_digests_fit(copy, what, capsys):
     assert code == 1 and any("cells" in line for line in failed)
 
 
+def test_swapped_conditions_of_interventions_are_named_although_no_number_rests_on_them(copy, capsys):
+    found, other = read_json(copy), {"random_crop": "segmented", "segmented": "random_crop"}
+    for row in [*found["runs"], *found["cells"]]:
+        row["condition"] = other.get(row["condition"], row["condition"])
+    write_json(copy, found)
+    code, failed = verify(copy, capsys)
+    assert code == 1 and failed == ["FAIL runs named otherwise than by condition and seed: ['random_crop_s43', "
+                                    "'random_crop_s44', 'segmented_s43', 'segmented_s44']"]
+
+
 def test_bins_that_do_not_add_up_are_named(copy, capsys):
     found, held = read_json(copy), arrays(copy)
     held["nats"][3, 5, 0] += 1e-3

@@ -3,13 +3,16 @@
     verify_training_table.py [--study demo ...] [--readme FILE]
 
 Reads   NAME.json and, where they are there, curves_NAME.json, runs_NAME.sha256 (all report.py --freeze) and
-        checkpoints_NAME.json (verify_checkpoints.py --freeze) beside this script; without --study every NAME.json
+        checkpoints_NAME.json (verify_checkpoints.py --freeze) beside this script; without --study every NAME.json.
+        Below --root, each where it is there: protocols/NAME.json, loaders/, manifests/NAME.sha256 and
+        research/source_exclusion/NAME.json
 Writes  nothing; prints the table of the paper's section 5.3 as Markdown
 Needs   Python's standard library. About a second
 
 Derived again: every score from nats, bytes and targets; FLOPs from targets; deltas against the same seed; the order of
 the timers. What was measured (nats, seconds, memory) no relation can give: where checkpoint evidence is there, each
 run's result must have the SHA-256 of the file whose model was scored again, so that no number of it is changed alone.
+That a result is of its condition and seed: by the settings, loader, data and rows that it hashed (bound_runs.py).
 --readme FILE also requires every line of the table in FILE. Exit 1: something is false; it is named.
 """
 
@@ -24,6 +27,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from evidence import (  # noqa: E402
     Checks, InputError, canonical_json, read_json, read_manifest, run_script, sha256_bytes,
 )
+from research.matched_training.bound_runs import check_bindings  # noqa: E402
 
 HEADER = ("|Condition|Seed|Official BPB|Delta vs same-seed control|CE|Perplexity|Full loop s|Total s|Peak MiB|",
           "|---|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -140,7 +144,7 @@ def table(frozen):
     return lines
 
 
-def check_study(checks, study, folder, readme):
+def check_study(checks, study, folder, root, readme):
     """All checks of one study, then its table."""
     path = folder / f"{study}.json"
     frozen = read_json(path)
@@ -154,6 +158,7 @@ def check_study(checks, study, folder, readme):
     check_digests(checks, frozen, folder / f"checkpoints_{study}.json")
     check_curves(checks, frozen, folder / f"curves_{study}.json")
     check_code(checks, frozen, folder / f"runs_{study}.sha256")
+    check_bindings(checks, study, frozen["runs"], root)
     lines = table(frozen)
     if readme:
         there = readme.read_text(encoding="utf-8").splitlines()
@@ -167,14 +172,15 @@ def main(argv=None):
     parser.add_argument("--study", nargs="+", metavar="NAME", help="default: all that are frozen")
     parser.add_argument("--readme", type=Path, metavar="FILE", help="a file that must contain the table")
     parser.add_argument("--folder", type=Path, default=HERE, metavar="DIR", help="of the evidence (default: this one)")
+    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
     options = parser.parse_args(argv)
-    protocols = HERE.parents[1] / "protocols"
+    protocols = options.root / "protocols"
     frozen = [path.stem for path in sorted(options.folder.glob("*.json")) if (protocols / path.name).exists()]
     studies, checks = options.study or frozen, Checks()
     if not studies:
         raise InputError(f"{options.folder}: no results are frozen; make them with: report.py --study NAME --freeze")
     for study in studies:
-        check_study(checks, study, options.folder, options.readme)
+        check_study(checks, study, options.folder, options.root, options.readme)
     return checks.close()
 
 

@@ -53,6 +53,9 @@ def read_checkpoints(directories):
     for directory in directories:
         result, path = read_json(directory / "result.json"), directory / "evaluation_rows.npy"
         require_digest(path, result["digests"]["evaluation_rows.npy"])
+        if directory.name != f"{result['condition']}_s{result['seed']}":
+            raise InputError(f"{directory}: expected a run directory as generated, {result['condition']}_s"
+                             f"{result['seed']}; found {directory.name}")
         found.append((directory.name, result, np.load(path)))
     if len({name for name, _, _ in found}) < len(found):
         raise InputError(f"two checkpoints share a name: {', '.join(name for name, _, _ in found)}")

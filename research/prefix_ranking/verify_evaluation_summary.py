@@ -126,6 +126,12 @@ def check_numbers(checks, found, population):
     checks.equal("contrasts", found["contrasts"], contrasts, f"contrasts: {len(contrasts)} rebuilt, {outside} outside")
 
 
+def check_labels(checks, found):
+    """Every run is named by its condition and seed, as its directory was."""
+    wrong = [run["run"] for run in found["runs"] if run["run"] != f"{run['condition']}_s{run['seed']}"]
+    checks.expect(not wrong, f"runs named otherwise than by condition and seed: {wrong or 'none'}")
+
+
 def check_rows(checks, found, counts, nats):
     """That nats and counts together are the evaluation_rows.npy of each run."""
     for run, of_run in zip(found["runs"], nats):
@@ -163,6 +169,7 @@ def verify(checks, path, root):
         shaped = counts.shape == (found["rows"], 3) and nats.shape == (len(found["runs"]), found["rows"])
         checks.expect(shaped and np.isfinite(nats).all() and (counts >= 0).all(),
                       f"arrays: {len(nats)} checkpoints, {len(counts):,} rows")
+        check_labels(checks, found)
         if shaped:
             check_rows(checks, found, counts, nats)
             check_numbers(checks, found, Population(found, counts, nats))

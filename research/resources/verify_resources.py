@@ -4,7 +4,7 @@
 
 Reads   NAME.json beside this script (sum_resources.py --freeze) and, where they are there, frozen files that hold the
         same numbers: ../matched_training/{NAME,sweep_NAME,checkpoints_NAME}.json, ../confirmation/NAME.json,
-        ../source_windows/NAME_POPULATION.json, and the protocol
+        ../source_windows/NAME_POPULATION.json, and protocols/{NAME,candidates_NAME}.json
 Writes  nothing; prints the totals as the README's table lines
 Needs   Python's standard library. About a second; no runs/
 
@@ -24,9 +24,9 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 from evidence import (  # noqa: E402
     Checks, InputError, canonical_json, read_json, require_keys, run_script, sha256_bytes, sha256_file,
 )
+from rebuilt_sweep import check_sweep  # noqa: E402
 from rebuilt_totals import SECONDS, rebuilt  # noqa: E402
 
-SWEPT = ("updates", "targets", "peak_bytes")
 # What run_all.py writes: whether an exit status can stand beside an outcome.
 OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finished": lambda status: status == 0,
             "interrupted": lambda status: status is not None,
@@ -90,8 +90,11 @@ def check_reservations(checks, records):
         ends = [i for i, record in enumerate(attempts, 1) if record["outcome"] == "finished"]
         checks.expect(bool(ends) and result["attempts"] <= ends[-1],
                       f"{result['name']}: {result['attempts']} attempts in the result, {len(attempts)} in the ledger")
-        own = [record["seconds"] for record in attempts[: ends[-1]][-result["attempts"]:]] if ends else [None]
-        if None not in own:
+        counted = attempts[: ends[-1]][-result["attempts"]:] if ends else []
+        elsewhere = [record["device"] for record in counted if record["device"] != result["device"]]
+        checks.expect(not elsewhere, f"{result['name']}: on {result['device']}, reserved {elsewhere or 'nothing else'}")
+        own = [record["seconds"] for record in counted]
+        if own and None not in own:
             checks.expect(math.fsum(own) >= result["seconds"]["run"] - 0.001,
                           f"{result['name']}: {math.fsum(own):.3f} s reserved, {result['seconds']['run']:.3f} s run")
 
@@ -99,7 +102,7 @@ def check_reservations(checks, records):
 # ------------------------------------------------------------------------------- other frozen evidence
 
 
-def check_results(checks, records, frozen, _):
+def check_results(checks, records, frozen, *_):
     """Each run is, by SHA-256 and number by number, the result that is frozen in ../matched_training."""
     runs = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
     for name, result in frozen["runs"].items():
@@ -108,16 +111,6 @@ def check_results(checks, records, frozen, _):
         expected = {**{key: result[key] for key in record if key in result},
                     "scored_rows": result["score"]["rows"], "device": result["environment"]["device"]}
         checks.equal(f"{name}: numbers of the frozen result", {key: record.get(key) for key in expected}, expected)
-
-
-def check_sweep(checks, records, frozen, study):
-    """Each candidate of the frozen sweep has a training with its numbers."""
-    trainings = {record["name"]: record for record in records["trainings"] if record["kind"] == "sweep"}
-    for candidate in frozen["candidates"]:
-        folder = f"sweep_{study}/" + "context{context}_width{width}_microbatch{microbatch}/run/".format(**candidate)
-        record = next((r for name, r in trainings.items() if name.startswith(folder)), None)
-        found = record and {**{key: record[key] for key in SWEPT}, "loop_seconds": record["seconds"]["loop"]}
-        checks.equal(folder, {key: candidate[key] for key in (*SWEPT, "loop_seconds")}, found)
 
 
 def other_scorings(root, study):
@@ -143,7 +136,7 @@ def check_others(checks, records, root, study):
     for name, check in ((f"{study}.json", check_results), (f"sweep_{study}.json", check_sweep)):
         path = root / "research/matched_training" / name
         if path.exists():
-            check(checks, records, read_json(path), study)
+            check(checks, records, read_json(path), study, root)
         else:
             print(f"left out a comparison: no {path}")
     ours = {(record["kind"], record["run"]): record for record in records["scorings"]}

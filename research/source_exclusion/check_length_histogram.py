@@ -3,9 +3,11 @@
 With r documents of at least some length (above the capacity) in a pass, and a buffer of B, none of them can begin
 before B of them have arrived: pass ceil(B / r) at the earliest (paper, section 3, repeated-corpus corollary).
 Every frozen number is derived again from the [length, count] pairs; of the paper's table, which comes without them,
-the passes are derived and the counts are checked for what they must satisfy.
+the passes are derived, the counts are checked for what they must satisfy, and all of it is held against the printed
+numbers in research/published_tables, where those are there.
 
-Reads:   research/source_exclusion/length_histogram_*.json and paper_thresholds.json, or the files named
+Reads:   research/source_exclusion/length_histogram_*.json and paper_thresholds.json, or the files named;
+         research/published_tables/version_2.json below --root
 Writes:  nothing
 Needs:   Python's standard library
 Takes:   a second
@@ -19,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from evidence import Checks, InputError, read_json, require_keys, run_script  # noqa: E402
+from evidence import Checks, InputError, read_json, read_json_if_there, require_keys, run_script  # noqa: E402
 
 REPORTED_KEYS = {"buffer_size", "capacity", "documents", "source", "thresholds", "tokens"}
 FROZEN_KEYS = {"buffer_size", "capacity", "documents", "histogram", "inputs", "study", "thresholds", "tokens"}
@@ -110,10 +112,28 @@ def check_counts(checks, name, content):
     check_equal(checks, f"{name}: thresholds", found, expected_thresholds(content["capacity"], max(lengths, default=0)))
 
 
+def whole(printed):
+    """A whole number as the paper prints it, with commas."""
+    return int(printed.replace(",", ""))
+
+
+def check_printed(checks, name, content, path):
+    """The reported table holds the paper's census, packing and passes, as they are transcribed from its text."""
+    if not (tables := read_json_if_there(path)):
+        return
+    census, packing, passes = (tables["groups"][group]["values"] for group in ("census", "packing", "passes"))
+    rows = [[whole(row[key]) for key in ("length", "sources", "earliest")] for row in passes.values()]
+    printed = {"documents": whole(census["documents"]), "tokens": whole(census["tokens"]),
+               "buffer_size": whole(census["buffer"]), "capacity": whole(packing["capacity"]),
+               "thresholds": [dict(zip(("length", "documents", "earliest_pass"), row)) for row in sorted(rows)]}
+    checks.equal(f"{name}: printed in {path.name}", {key: content[key] for key in printed}, printed)
+
+
 def main(argv=None):
     """Check the files; 0 all holds, 1 a number is false, 2 could not check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all frozen, and the paper's")
+    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
     options = parser.parse_args(argv)
     files = options.files or [HERE / "paper_thresholds.json", *sorted(HERE.glob("length_histogram_*.json"))]
     checks = Checks()
@@ -125,6 +145,8 @@ def main(argv=None):
         check_passes(checks, name, content)
         if counted:
             check_counts(checks, name, content)
+        else:
+            check_printed(checks, name, content, options.root / "research/published_tables/version_2.json")
     return checks.close()
 
 

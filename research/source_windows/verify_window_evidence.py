@@ -136,6 +136,13 @@ def check_numbers(checks, found, rebuilt):
     checks.expect(largest <= parts["tolerance"] <= 1e-7, f"position parts: add up within {largest:.1e}")
 
 
+def check_labels(checks, found):
+    """Every run, and every cell of one, is named by its condition and seed."""
+    labelled = [*found["runs"], *found["cells"]]
+    wrong = sorted({row["run"] for row in labelled if row["run"] != f"{row['condition']}_s{row['seed']}"})
+    checks.expect(not wrong, f"runs named otherwise than by condition and seed: {wrong or 'none'}")
+
+
 def check_scoring(checks, found, windows):
     """That all models saw the selected inputs and targets, and padding was tried and changed nothing."""
     same = [entry["run"] for entry in found["scoring"]] == [run["run"] for run in found["runs"]]
@@ -190,6 +197,7 @@ def verify(checks, path, root):
         lengths, windows, counts, nats = read_arrays(checks, path, found)
         if check_arrays(checks, found, windows, counts, nats):
             check_selection(checks, found, lengths, windows)
+            check_labels(checks, found)
             check_scoring(checks, found, windows)
             check_numbers(checks, found, Rebuilt(found, windows, counts, nats))
             check_sources(checks, found, root)

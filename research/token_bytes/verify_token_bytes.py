@@ -2,14 +2,15 @@
 
     python research/token_bytes/verify_token_bytes.py [--study NAME ...] [--data DIR]
 
-Reads   NAME.json beside this script (audit_token_bytes.py --freeze), ../matched_training/NAME.json and the protocol
-        where they are there, and data/NAME/ where it is prepared
+Reads   NAME.json beside this script (audit_token_bytes.py --freeze); ../matched_training/NAME.json, the protocol and
+        ../source_exclusion/length_histogram_NAME.json where they are there, and data/NAME/ where it is prepared
 Writes  nothing; prints the tables of README.md
 Needs   Python's standard library; with prepared data NumPy. A second, with data of both studies half a minute
 
 Always: both lengths and the class of every listed token from its bytes, by this file's own reading of UTF-8; every sum,
-share and score. With data: the tables from ranks.txt, the complete list of differing tokens, and every count, the rows
-by a packer that is this file's own. Without data the counts are bound only by their sums. Exit 1 names what is false.
+share and score; vocabulary and sizes of the streams from protocol and histogram. With data: the tables from ranks.txt,
+the complete list of differing tokens, and every count, the rows by a packer that is this file's own. Without data the
+counts of tokens are bound only by their sums. Exit 1 names what is false.
 """
 
 import argparse
@@ -21,60 +22,39 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from evidence import Checks, InputError, read_json, require_keys, run_script, sha256_file  # noqa: E402
+from evidence import (  # noqa: E402
+    Checks, InputError, read_json, read_json_if_there, require_keys, run_script, sha256_file,
+)
+from read_utf8 import kind, read_token  # noqa: E402
 
 KEYS = ("classes", "differing_types", "inputs", "ordinary_types", "partial_types_of_equal_length", "reported", "score",
         "score_left_out", "streams", "study", "types", "vocabulary")
 REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
 STREAMS = ("corpus", "inputs", "scored")
 CLASSES = ("single_byte", "partial_alone", "partial_and_text", "several_partials")
-WHOLE = (0x80, 0xBF)
-# First byte, low to high: the ranges that the following bytes of a character must lie in (Unicode, table 3-7).
-FOLLOWING = (
-    (0x00, 0x7F, ()), (0xC2, 0xDF, (WHOLE,)), (0xE0, 0xE0, ((0xA0, 0xBF), WHOLE)), (0xE1, 0xEC, (WHOLE, WHOLE)),
-    (0xED, 0xED, ((0x80, 0x9F), WHOLE)), (0xEE, 0xEF, (WHOLE, WHOLE)), (0xF0, 0xF0, ((0x90, 0xBF), WHOLE, WHOLE)),
-    (0xF1, 0xF3, (WHOLE, WHOLE, WHOLE)), (0xF4, 0xF4, ((0x80, 0x8F), WHOLE, WHOLE)),
-)
-
 
 # ------------------------------------------------------------------------------------------- tokens
 
 
-def read_character(data, at):
-    """(end, whether whole) of the character, or of the longest beginning of one, that starts at `at`."""
-    following = next((after for low, high, after in FOLLOWING if low <= data[at] <= high), None)
-    end = at + 1
-    for low, high in following or ():
-        if end == len(data) or not low <= data[end] <= high:
-            return end, False
-        end += 1
-    return end, following is not None
-
-
-def read_token(data):
-    """(bytes when decoded alone, number of partial characters, bytes in whole characters)."""
-    at = partial = whole = 0
-    while at < len(data):
-        end, is_whole = read_character(data, at)
-        whole += (end - at) * is_whole
-        partial += not is_whole
-        at = end
-    return whole + 3 * partial, partial, whole
-
-
-def kind(data):
-    _, partial, whole = read_token(data)
-    if len(data) == 1:
-        return "single_byte"
-    return "several_partials" if partial > 1 else "partial_and_text" if whole else "partial_alone"
+def spelled(entry):
+    """The bytes of a listed token; none where no token, or not its one spelling in hex, stands."""
+    try:
+        data = bytes.fromhex(entry["bytes"])
+    except (TypeError, ValueError):
+        return b""
+    return data if data.hex() == entry["bytes"] else b""
 
 
 def check_types(checks, evidence):
     """Lengths and class of every listed token, and that the list can be a list of differing tokens."""
     types = evidence["types"]
+    broken = [entry["id"] for entry in types if not spelled(entry)]
+    checks.expect(not broken, f"tokens whose bytes are no hex digits in pairs: {broken or 'none'}")
+    if broken:
+        return
     derived = []
     for entry in types:
-        data = bytes.fromhex(entry["bytes"])
+        data = spelled(entry)
         derived.append({**entry, "supplied": read_token(data)[0], "raw": len(data), "class": kind(data)})
     checks.equal(f"lengths and classes of {len(types)} tokens", types, derived)
     ids = [entry["id"] for entry in types]
@@ -104,6 +84,26 @@ def check_sums(checks, evidence):
     for name in CLASSES:
         found = {s: sum(e["counts"][s] for e in types if e["class"] == name) for s in STREAMS}
         checks.equal(f"{name}: counts", evidence["classes"][name]["counts"], found)
+
+
+def check_sizes(checks, evidence, protocol, histogram):
+    """Vocabulary and sizes of the streams are those of protocol and frozen length histogram, None where not here.
+
+    All ids but the specials are ordinary; the corpus has one BOS a document.
+    """
+    if protocol:
+        size, special = protocol["tokenizer"]["vocabulary"], len(protocol["tokenizer"]["specials"])
+        context, training = protocol["packing"]["context"], protocol["training"]
+        rows = training["updates"] * training["accumulation"] * training["microbatch"]
+        checks.equal("vocabulary and ordinary types of the protocol",
+                     [evidence["vocabulary"], evidence["ordinary_types"]], [size, size - special])
+        checks.equal("tokens of inputs and scored of the protocol",
+                     [evidence["streams"][name]["tokens"] for name in ("inputs", "scored")],
+                     [rows * context, protocol["evaluation"]["targets"]])
+    if histogram:
+        corpus = evidence["streams"]["corpus"]
+        checks.equal("corpus: BOS and tokens of the length histogram", [corpus["bos"], corpus["tokens"]],
+                     [histogram["documents"], histogram["tokens"]])
 
 
 # -------------------------------------------------------------------------------------------- score
@@ -195,14 +195,17 @@ def check_study(checks, path, options):
     checks.expect(study == path.stem, f"{path.name}: study {study}")
     check_types(checks, evidence)
     check_sums(checks, evidence)
+    protocol = read_json_if_there(options.root / f"protocols/{study}.json")
+    histogram = read_json_if_there(options.root / f"research/source_exclusion/length_histogram_{study}.json")
+    check_sizes(checks, evidence, protocol, histogram)
     check_score(checks, evidence, options.root / f"research/matched_training/{study}.json")
     data = options.data or options.root / "data"
     check_inputs(checks, evidence, options.root, data)
-    directory, protocol = data / study, options.root / f"protocols/{study}.json"
-    if (directory / "prepared.json").exists() and protocol.exists():
-        check_data(checks, evidence, directory, read_json(protocol))
+    directory = data / study
+    if (directory / "prepared.json").exists() and protocol:
+        check_data(checks, evidence, directory, protocol)
     else:
-        print(f"left out the data: no {directory if protocol.exists() else protocol}")
+        print(f"left out the data: no {directory if protocol else 'protocol'}")
     print("", *markdown(evidence), "", sep="\n")
 
 

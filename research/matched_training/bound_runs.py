@@ -1,0 +1,94 @@
+"""Is a frozen result the run of its condition and its seed? For verify_training_table.py, not by generate_runs.py.
+
+A label is a word; what a result hashed is not. The settings that its run was given are written again from the
+protocol for that condition and seed, byte for byte, and must have the SHA-256 that the result names; so must the
+loader of the condition, the prepared data, and the rows that the stream audit derived. Standard library only.
+"""
+
+from evidence import canonical_json, read_json_if_there, read_manifest, sha256_bytes, sha256_file
+
+SECTIONS = ("evaluation", "model", "optimizer", "packing", "training")
+
+
+def settings(protocol, digest, condition, seed, inputs):
+    """Bytes of the config.json of one run, generated and prepared in the repository's own folders.
+
+    protocol, and the SHA-256 of its file; inputs: {prepared file: SHA-256}. Specials come after all ordinary tokens.
+    """
+    tokenizer, study = protocol["tokenizer"], protocol["study"]
+    bos = tokenizer["vocabulary"] - len(tokenizer["specials"]) + tokenizer["specials"].index(tokenizer["bos"])
+    return canonical_json({
+        **{name: protocol[name] for name in SECTIONS}, "bos": bos, "condition": condition, "seed": seed,
+        "data": {"directory": f"../../../data/{study}", "files": inputs}, "study": study, "protocol_sha256": digest,
+        "loader": f"{protocol['conditions'][condition]}.py", "vocabulary": tokenizer["vocabulary"]})
+
+
+def model_size(model, vocabulary, context):
+    """(parameters, FLOPs a trained token) of a protocol's `model` section, counted from its shape (paper, section 4).
+
+    Attention has four square matrices and the layer's hidden part is four times wider; every second layer up to the
+    last has value embeddings and a gate; a letter S is half the context, and the last layer always sees all of it.
+    """
+    width, layers, pattern = model["width"], model["layers"], model["window_pattern"]
+    gated = len(range((layers - 1) % 2, layers, 2))
+    multiplied = vocabulary * width + 12 * layers * width**2 + gated * model["gate_channels"] * model["heads"]
+    looked_up = (1 + gated) * vocabulary * width + 2 * layers
+    short = sum(pattern[layer % len(pattern)] == "S" for layer in range(layers - 1))
+    windows = short * (context // 2) + (layers - short) * context
+    return multiplied + looked_up, 6 * multiplied + 12 * width * windows
+
+
+def check_protocol(checks, protocol, digest, runs):
+    """Names, settings, size and budget of all runs are those that the protocol gives."""
+    labels = {f"{condition}_s{seed}": (condition, seed) for condition in protocol["conditions"]
+              for seed in protocol["seeds"]}
+    checks.equal("runs of the protocol", sorted(labels), sorted(runs))
+    context, training = protocol["packing"]["context"], protocol["training"]
+    rows = training["updates"] * training["accumulation"] * training["microbatch"]
+    parameters, flops = model_size(protocol["model"], protocol["tokenizer"]["vocabulary"], context)
+    expected = {"study": protocol["study"], "parameters": parameters, "flops_per_token": flops, "rows": rows,
+                "updates": training["updates"], "targets": rows * context}
+    for name in sorted({*labels} & {*runs}):
+        result, digests = runs[name], runs[name]["digests"]
+        given = settings(protocol, digest, *labels[name], digests["inputs"])
+        checks.equal(f"{name}: SHA-256 of its settings", digests["config"], sha256_bytes(given))
+        checks.equal(f"{name}: size and budget of the protocol", {key: result[key] for key in expected}, expected)
+
+
+def check_loaders(checks, protocol, runs, folder):
+    """The loader.py of a run is the file of loaders/ that the protocol names for its condition."""
+    for name, result in runs.items():
+        loader = protocol["conditions"].get(result["condition"])
+        path = folder / f"{loader}.py"
+        if path.exists():
+            checks.equal(f"{name}: loader.py is {path.name}", result["digests"]["code"]["loader.py"], sha256_file(path))
+        else:
+            print(f"left out {path}: not here")
+
+
+def check_audit(checks, audit, runs):
+    """Plans and rows that a run read, and the plan that it was scored by, are those that the audit derived."""
+    plan = audit["evaluation"]["plan_sha256"]
+    for name, result in runs.items():
+        record = audit["training"].get(result["condition"], {})
+        expected = {"plan": record.get("plan_sha256"), "rows": record.get("rows_sha256"), "evaluation_plan": plan}
+        checks.equal(f"{name}: plans and rows of the stream audit",
+                     {key: result["digests"][key] for key in expected}, expected)
+
+
+def check_bindings(checks, study, runs, root):
+    """All of it for {run: result} of a study; what is not below `root` is left out by name."""
+    path = root / f"protocols/{study}.json"
+    if protocol := read_json_if_there(path):
+        check_protocol(checks, protocol, sha256_file(path), runs)
+        check_loaders(checks, protocol, runs, root / "loaders")
+    if audit := read_json_if_there(root / f"research/source_exclusion/{study}.json"):
+        check_audit(checks, audit, runs)
+    manifest = root / f"manifests/{study}.sha256"
+    if not manifest.exists():
+        print(f"left out {manifest}: not here")
+        return
+    listed = read_manifest(manifest)
+    for name, result in runs.items():
+        inputs = result["digests"]["inputs"]
+        checks.equal(f"{name}: prepared data of {manifest.name}", {key: listed.get(key) for key in inputs}, inputs)
