@@ -58,10 +58,10 @@ audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes,
 evaluate: setup ## the further scores of STUDY's trained models, in their order, on the device of run-all
 	$(PY) research/evaluate.py --study $(STUDY) $(SCORING_DEVICE)
 
-check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists, and the inputs that evidence names
+check-manifests: setup ## every SHA-256 list in manifests/ against its files, and the inputs that evidence names
 	$(PY) check_manifests.py
 
-verify: setup ## every verifier that needs no data: manifests, theorem, frozen results, balance of stream audits, the paper's tables
+verify: setup ## every verifier without data: manifests, theorem, frozen results, balance of audits, the paper's tables
 	$(PY) check_manifests.py
 	$(PY) research/source_exclusion/packing_checker.py --self-test --size 3
 	$(PY) research/source_exclusion/check_length_histogram.py

@@ -106,6 +106,7 @@ def shorter(audit):
     ("served_wheels", lambda v: v["steady"]["last_passes"].update(started_from_1=1), "begun in the last passes.1"),
     ("served_wheels", lambda v: v["longest"][0].update(length=10**6), "longest documents and lengths over a row[0][0]"),
     ("served_wheels", lambda v: v.update(documents=28000), "served baseline: corpus of the length histogram[0]"),
+    ("served_wheels", lambda v: v.update(documents=0), "not the evidence of this question: ZeroDivisionError"),
 ])
 def test_a_lie_that_other_frozen_numbers_refute_is_named(root, name, lie, named, capsys):
     edit(root / f"research/source_exclusion/{name}.json", lie)

@@ -209,7 +209,7 @@ def main(argv=None):
             print(f"study {path.stem}")
             try:
                 check_study(checks, Study(root, path))
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
                 checks.expect(False, f"{path.stem}: not the evidence of this question: {type(error).__name__}: {error}")
     if not checks.made:
         raise InputError(f"{root / 'research/source_exclusion'}: no audit of a study of {root / 'protocols'}")
