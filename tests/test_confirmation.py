@@ -340,6 +340,17 @@ def test_models_trained_anew_may_score_a_little_otherwise_and_nothing_else(confi
     assert all(re.search(finding, each) for each in findings)
 
 
+def test_runs_are_compared_by_name_whatever_their_order(confirmed):
+    """A scoring just made has them in the protocol's order, seed by seed; frozen JSON has them sorted."""
+    frozen, found = (read_json(confirmed[0] / FROZEN) for _ in range(2))
+    for number, name in enumerate(frozen["runs"]):
+        for part in (frozen, found):
+            part["runs"][name]["score"]["bits_per_byte"] = 1.0 + number
+        found["runs"][name]["model_sha256"] = ZEROS
+    found["runs"] = dict(reversed(found["runs"].items()))
+    assert repetition.compare(found, frozen) == ([], "models trained anew, bits per byte within 0.000000")
+
+
 # ------------------------------------------------------------------------------------- checkpoints
 
 

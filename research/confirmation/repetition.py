@@ -27,8 +27,8 @@ def facts(evidence):
 def compare(evidence, frozen):
     """([findings], what it was compared as) of a scoring against the frozen one.
 
-    The same models must give the same numbers; models trained anew the same inputs and targets, and bits per byte within
-    TOLERANCE.
+    The same models must give the same numbers; models trained anew the same inputs and targets, and bits per byte
+    within TOLERANCE. Runs are compared by name: a scoring has them in the protocol's order, frozen JSON sorted.
     """
     if models(evidence) == models(frozen):
         difference = first_difference(*(lasting(part, (*MEASURED, "checkpoints")) for part in (frozen, evidence)))
@@ -36,7 +36,7 @@ def compare(evidence, frozen):
     difference = first_difference(facts(frozen), facts(evidence))
     if difference:
         return [difference], "models trained anew"
-    bits = [[entry["score"]["bits_per_byte"] for entry in part["runs"].values()] for part in (frozen, evidence)]
-    largest = max(abs(new - old) for old, new in zip(*bits))
+    largest = max(abs(entry["score"]["bits_per_byte"] - frozen["runs"][name]["score"]["bits_per_byte"])
+                  for name, entry in evidence["runs"].items())
     far = [f"bits per byte differ by {largest:.6f}, more than {TOLERANCE}"] if largest > TOLERANCE else []
     return far, f"models trained anew, bits per byte within {largest:.6f}"

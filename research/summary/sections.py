@@ -138,7 +138,8 @@ def window_section(parts):
     return "\n\n".join([
         window_finding(evidence), markdown(headers, window_rows(evidence, parts["paper"])),
         f"Difference in bits per byte from the same-seed baseline. {evidence['contrasts']['number']} predeclared "
-        "contrasts; the interval is adjusted for their number (Bonferroni) and is over documents, for these trained models.",
+        "contrasts; the interval is adjusted for their number (Bonferroni) and is over documents, for these trained "
+        "models.",
         other_lengths(evidence)])
 
 
