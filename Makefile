@@ -58,7 +58,7 @@ audit: setup ## every audit of STUDY: streams, runs, text rows, repeated passes,
 evaluate: setup ## the further scores of STUDY's trained models, in their order, on the device of run-all
 	$(PY) research/evaluate.py --study $(STUDY) $(SCORING_DEVICE)
 
-check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists
+check-manifests: setup ## every SHA-256 list in manifests/ against the files it lists, and the inputs that evidence names
 	$(PY) check_manifests.py
 
 verify: setup ## every verifier that needs no data: manifests, theorem, frozen results, balance of stream audits, the paper's tables

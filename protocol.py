@@ -1,8 +1,8 @@
 """What is a protocol? The exact keys, types and relations of protocols/<study>.json, checked in one place.
 
-Every script that reads a protocol calls `check_protocol`, or `read_evaluation` for a section of evaluation_<study>.json:
-a key that is missing, unknown, of the wrong type or contradicted by another is named, and nothing has a default.
-Standard library and `evidence` only.
+Scripts that read a protocol call `check_protocol`, or `read_evaluation` for a section of evaluation_<study>.json: a key
+that is missing, unknown, of the wrong type or contradicted by another is named, and nothing has a default. Standard
+library and `evidence` only.
 """
 
 import math
@@ -105,7 +105,7 @@ def require(holds, where, text):
 def check_shape(value, shape, where):
     """InputError naming the key unless `value` has the exact keys and types of `shape`.
 
-    A shape is a Leaf, an Nullable of a shape, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice,
+    A shape is a Leaf, a Nullable of a shape, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice,
     or a list with the one shape of all its entries; the last two may not be empty.
     """
     if isinstance(shape, Nullable):

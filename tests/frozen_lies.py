@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ("protocols", "manifests", "loaders", "research")
 
 
-def copy_evidence(place, *folders):
-    """The repository's frozen evidence below `place`, without scripts of research/; or only these folders."""
-    for name in folders or EVIDENCE:
+def copy_evidence(place):
+    """The repository's frozen evidence below `place`, with the scripts beside it, without pages and figures."""
+    for name in EVIDENCE:
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("*.png", "*.md", "__pycache__"))
     return place
 

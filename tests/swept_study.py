@@ -43,7 +43,7 @@ def write_protocols(folder):
 
 
 def write_data(folder):
-    """The prepared validation split; {path in the repository: SHA-256}."""
+    """The prepared validation split; its files as evidence names its inputs."""
     arrays = {"tokens": np.zeros(24, np.uint16), "lengths": np.full(12, 3), "refill": np.array([3, 3, 2, 4])}
     (folder / "validation").mkdir(parents=True)
     for name, array in arrays.items():

@@ -1,7 +1,7 @@
 """A frozen result is the run of its condition and seed: swapped labels are found by what the runs hashed."""
 
 import pytest
-from evidence import read_json, sha256_bytes, write_json
+from evidence import format_manifest, read_json, read_manifest, sha256_bytes, write_json
 from frozen_lies import ROOT, copy_evidence, edit, relabel, reseal
 from research.matched_training import bound_runs, verify_training_table as verifier
 
@@ -93,9 +93,13 @@ def test_another_protocol_loader_or_list_of_data_is_found_from_its_side(root, ca
     write_json(root / "protocols/wheels.json", protocol)
     path = root / "loaders/random_span.py"
     path.write_bytes(path.read_bytes() + b"\n")
-    _, failures, _ = verify(root, capsys)
-    assert sum("SHA-256 of its settings" in line for line in failures) == 6
-    assert sum("loader.py is random_span.py" in line for line in failures) == 2 and len(failures) == 8
+    path = root / "manifests/wheels.sha256"
+    path.write_bytes(format_manifest(read_manifest(path) | {"train/tokens.npy": "0" * 64}))
+    code, failures, _ = verify(root, capsys)
+    assert code == 1 and len(failures) == 6 + 2 + 6
+    for what, count in (("SHA-256 of its settings", 6), ("loader.py is random_span.py", 2),
+                        ("prepared data of wheels.sha256.train/tokens.npy", 6)):
+        assert sum(what in line for line in failures) == count, failures
 
 
 def test_what_is_not_there_is_left_out_by_name(root, capsys):
@@ -116,7 +120,7 @@ def test_the_settings_written_again_are_those_that_a_run_was_given(study):
     """Against the settings' SHA-256 as the list of generated files has it, for every run."""
     path = ROOT / f"protocols/{study}.json"
     protocol, results = read_json(path), read_json(ROOT / f"research/matched_training/{study}.json")["runs"]
-    listed = bound_runs.read_manifest(ROOT / f"research/matched_training/runs_{study}.sha256")
+    listed = read_manifest(ROOT / f"research/matched_training/runs_{study}.sha256")
     for name, run in results.items():
         given = bound_runs.settings(protocol, sha256_bytes(path.read_bytes()), run["condition"], run["seed"],
                                     run["digests"]["inputs"])

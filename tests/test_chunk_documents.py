@@ -116,7 +116,8 @@ def test_lengths_of_ones_own_give_the_same_totals_and_write_nothing(tmp_path, ca
 
 
 @pytest.mark.parametrize("arguments", [["--block", "1"], ["--block", "4", "--stride", "4"], ["--stride", "0"],
-                                       ["--length", "-3"], ["--length", "0"], ["--study", "nothing"], ["--lengths", "absent.npy"]])
+                                       ["--length", "-3"], ["--length", "0"], ["--study", "nothing"],
+                                       ["--lengths", "absent.npy"]])
 def test_what_cannot_be_cut_is_refused_by_name(arguments):
     with pytest.raises(InputError, match=arguments[-1] if arguments[0] != "--length" else "lengths above 0"):
         chunk_documents.main(arguments)

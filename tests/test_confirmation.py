@@ -130,7 +130,8 @@ def edit_code_list(root):
 def begin_before_the_checks(root):
     """A second before the checks were sealed, which the protocol is made older than."""
     change(root / PROTOCOL, set_time(PAST), True)
-    write_json(root / BEGAN, {"began_at": "2001-01-01T00:00:01Z", "protocol_sha256": read_json(root / PROTOCOL)["sha256"]})
+    digest = read_json(root / PROTOCOL)["sha256"]
+    write_json(root / BEGAN, {"began_at": "2001-01-01T00:00:01Z", "protocol_sha256": digest})
 
 
 def fail_silently(record):
@@ -171,8 +172,10 @@ CLOSED = {
     "protocol without a time": (lambda root: change(root / PROTOCOL, set_time("yesterday"), True), "a time like"),
     "check is no object": (lambda root: change(root / CHECKPOINTS, set_check(None), True), "no check, but None"),
     "check without findings": (lambda root: change(root / CHECKPOINTS, set_check({}), True), "check failed: None"),
-    "findings are null": (lambda root: change(root / CHECKPOINTS, set_key("findings", None), True), "check failed: None"),
-    "check without a score": (lambda root: change(root / CHECKPOINTS, set_check({"findings": []}), True), "missing key"),
+    "findings are null": (lambda root: change(root / CHECKPOINTS, set_key("findings", None), True),
+                          "check failed: None"),
+    "check without a score": (lambda root: change(root / CHECKPOINTS, set_check({"findings": []}), True),
+                              "missing key"),
     "other rows rescored": (lambda root: change(root / CHECKPOINTS, set_key("rescored_rows_sha256", ZEROS), True),
                             "not the run's own: rescored_rows_sha256"),
     "checks without content": (lambda root: change(root / CHECKPOINTS, lambda r: r.update(content=None), True),
@@ -193,7 +196,8 @@ CLOSED = {
         "tiny.json: scored under the protocol 0000"),
     "begun before the checks": (begin_before_the_checks, "checkpoints.json: post-dated"),
     "other code, first scoring": (edit_code_list, "not the protocol that today's files give, at .*inputs"),
-    "broken off before the protocol": (lambda root: write_json(root / BEGAN, {"began_at": PAST}), "protocol.*post-dated"),
+    "broken off before the protocol": (lambda root: write_json(root / BEGAN, {"began_at": PAST}),
+                                       "protocol.*post-dated"),
     "frozen before the protocol": (lambda root: write_json(root / FROZEN, {"began_at": PAST}), "protocol.*post-dated"),
 }
 

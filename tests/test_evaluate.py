@@ -41,7 +41,7 @@ if behaviour == "wait":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, note)
     (root / "waiting").write_text(str(os.getpid()))
-    time.sleep(20)
+    time.sleep(60)
 elif behaviour == "die":
     os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(behaviour)
@@ -184,7 +184,7 @@ def test_a_signal_reaches_the_step_once_and_is_waited_for(repository, number, se
     step = int(wait_for(repository / "waiting"))
     assert os.getpgid(step) != os.getpgid(runner.pid)  # two signals at once may be seen as one
     send(runner.pid, number)
-    printed, errors = runner.communicate(timeout=15)
+    printed, errors = runner.communicate(timeout=60)
     assert runner.returncode == 128 + number and f"verify_checkpoints.py: stopped by signal {int(number)}" in errors
     assert printed.count("got ") == printed.count(f"got {int(number)}\n") == 1
     with pytest.raises(ProcessLookupError):
@@ -200,7 +200,7 @@ def test_under_nohup_it_outlives_its_terminal(repository):
     with pytest.raises(subprocess.TimeoutExpired):
         runner.wait(timeout=0.5)
     runner.send_signal(signal.SIGTERM)
-    runner.communicate(timeout=15)
+    runner.communicate(timeout=60)
     assert runner.returncode == 128 + signal.SIGTERM
 
 

@@ -54,7 +54,8 @@ def test_the_documents_that_segmentation_starts_are_counted():
     for study in ("demo", "wheels"):
         record = read_json(RESEARCH / f"source_exclusion/{study}.json")["training"]["segmented"]
         started = record["documents"]["started"]
-        said.append(f"{started:,} in a run of `{study}`, {started - record['protected']['started']:,} of them short enough")
+        short = started - record["protected"]["started"]
+        said.append(f"{started:,} in a run of `{study}`, {short:,} of them short enough")
     assert all(line in text for line in said)
 
 

@@ -119,7 +119,7 @@ def test_a_condition_has_one_colour_wherever_it_is_drawn():
                                                                  "mine_s1": found["mine"]}
     assert len({*drawing.CONDITIONS.values(), *drawing.OTHERS}) == len(drawing.CONDITIONS) + len(drawing.OTHERS)
     scripts = [path for path in (ROOT / "research").rglob("*.py") if path.name != "drawing.py"]
-    named = [path.name for path in scripts if re.search("#[0-9A-F]{6}", path.read_text(encoding="utf-8"))]
+    named = [path.name for path in scripts if re.search("#[0-9A-Fa-f]{6}", path.read_text(encoding="utf-8"))]
     assert len(scripts) > 50 and named == []
 
 

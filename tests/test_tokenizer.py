@@ -111,7 +111,8 @@ def test_training_reads_cut_documents_until_it_has_enough_characters(tmp_path):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"vocabulary": 259}, "room for 256 bytes"), ({"vocabulary": 60000}, "too little text"), ({"pattern": "(("}, "pattern")])
+    ({"vocabulary": 259}, "room for 256 bytes"), ({"vocabulary": 60000}, "too little text"),
+    ({"pattern": "(("}, "pattern")])
 def test_a_tokenizer_that_cannot_be_trained_says_why(change, message):
     with pytest.raises(InputError, match=message):
         train_ranks(TEXTS, TOKENIZER | change)

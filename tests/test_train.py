@@ -139,16 +139,19 @@ def test_two_ranks_see_the_rows_of_one_process_and_agree_on_the_loss(runs, finis
 
 
 ENDING = """
-import os, sys, torch
+import os, sys, time, torch
 sys.path.insert(0, {root!r})
 import train
-device, threads = torch.device("cpu"), len(os.listdir("/proc/self/task"))
+tasks = lambda: len(os.listdir("/proc/self/task"))
+device, threads = torch.device("cpu"), tasks()
 ranks = train.Ranks(device)
 torch.use_deterministic_algorithms(True)  # imports most of torch, as training does
 ranks.sum(torch.ones(1))
-during = len(os.listdir("/proc/self/task"))
+during, until = tasks(), time.monotonic() + 10
 ranks.close()
-print("threads", threads, during, len(os.listdir("/proc/self/task")), flush=True)
+while tasks() > threads and time.monotonic() < until:  # a thread that was joined may be listed a moment longer
+    time.sleep(0.01)
+print("threads", threads, during, tasks(), flush=True)
 """
 
 

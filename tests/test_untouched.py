@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import swept_study
 from evidence import InputError, read_json, sha256_file, write_json
-from tiny_runs import ROOT
+from tiny_runs import ROOT, list_prepared
 
 sys.path.insert(0, str(ROOT / "research/confirmation"))
 
@@ -68,13 +68,25 @@ def test_differences_are_those_of_the_rows_that_hold_nothing_seen(frozen, name, 
 def test_no_protocol_is_frozen_over_documents_that_a_candidate_begins(study):
     (study / "research/confirmation/protocol_tiny.json").unlink()
     (study / "research/confirmation/tiny.json").unlink()
-    with pytest.raises(InputError, match="3 on are reserved, but the sweep scored document 3 at context 2; reserve later"):
+    with pytest.raises(InputError, match="3 on are reserved, but the sweep scored document 3 at context 2; reserve"):
         run(freeze_protocol, study)
     change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[6, 12]))
     assert seen.require_unseen(reserved.Study("tiny", study)) is None
     (study / "protocols/candidates_tiny.json").unlink()
     change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[3, 12]))
     assert seen.require_unseen(reserved.Study("tiny", study)) is None
+
+
+def test_a_document_behind_the_reserved_ones_may_have_been_scored(study):
+    """A candidate of context 2 begins documents of three tokens alone: 0 and 2 to 4, for 1 is longer now."""
+    np.save(study / "data/tiny/validation/lengths.npy", [3, 9, *[3] * 10])
+    list_prepared(study / "data/tiny")
+    change(study / "protocols/candidates_tiny.json", lambda value: value["candidates"].pop(1))
+    change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[1, 2]))
+    assert seen.require_unseen(reserved.Study("tiny", study)) is None
+    change(study / "protocols/evaluation_tiny.json", lambda value: value["confirmation"].update(documents=[1, 3]))
+    with pytest.raises(InputError, match="1 on are reserved, but the sweep scored document 2 at context 2"):
+        seen.require_unseen(reserved.Study("tiny", study))
 
 
 def test_nothing_is_written_unless_asked_and_never_another_answer(study):

@@ -36,6 +36,10 @@ def plan_candidate(lengths, refill, packing, targets):
     return plan, arrived, np.unique(plan[:, ARRIVAL] % len(lengths))
 
 
+def reserved_of(study, documents):
+    return documents[(documents >= study.first) & (documents < study.last)]
+
+
 def shared(stream, documents):
     """What of the confirmation's stream is of these documents: which of them it begins, tokens, and rows with any."""
     plan = stream.plan[np.isin(stream.plan[:, ARRIVAL], documents)]
@@ -46,7 +50,7 @@ def shared(stream, documents):
 def account(study, lengths, refill, stream, packing, targets):
     """What the official stream of a packing draws and begins, of the validation split and of the reserved documents."""
     plan, arrived, begun = plan_candidate(lengths, refill, packing, targets)
-    seen = begun[(begun >= study.first) & (begun < study.last)]
+    seen = reserved_of(study, begun)
     return {"context": packing["context"], "targets": targets, "plan_sha256": plan_sha256(plan),
             "arrived": arrived, "begun": len(begun), "reserved_arrived": max(0, min(arrived, study.last) - study.first),
             "reserved_begun": seen.tolist(), "longest_begun": int(lengths[seen].max(initial=0)),
@@ -59,7 +63,7 @@ def require_unseen(study):
         return
     _, lengths, refill = study.validation()
     for _, packing, targets in scored_streams(study):
-        begun = plan_candidate(lengths, refill, packing, targets)[2]
-        if begun.max() >= study.first:
+        begun = reserved_of(study, plan_candidate(lengths, refill, packing, targets)[2])
+        if len(begun):
             raise InputError(f"{study.evaluation_path}: confirmation.documents: {study.first} on are reserved, but the "
                              f"sweep scored document {begun.max()} at context {packing['context']}; reserve later ones")

@@ -3,8 +3,8 @@
 From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast
 and random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit.
 Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9. The
-arrays must be, byte for byte, the row statistics whose SHA-256 each run names. Nothing of the repository but evidence.py
-is needed; protocols and results are compared where they are there.
+arrays must be, byte for byte, the row statistics whose SHA-256 each run names, and each run is named by its condition
+and seed. Nothing of the repository but evidence.py is needed; protocols and results are compared where they are there.
 
     verify_evaluation_summary.py [FILE.json ...] [--root DIR]
 
@@ -144,7 +144,8 @@ def check_rows(checks, found, counts, nats):
 def check_sources(checks, found, root):
     """Prefixes, subsets and row size are the protocols', scores and row statistics the frozen results', where there."""
     study = found["study"]
-    protocol, evaluation = (read_json_if_there(root / f"protocols/{prefix}{study}.json") for prefix in ("", "evaluation_"))
+    protocol, evaluation = (read_json_if_there(root / f"protocols/{name}.json")
+                            for name in (study, f"evaluation_{study}"))
     if protocol and evaluation:
         context, section = protocol["packing"]["context"], evaluation["prefix_ranking"]
         stated = {"prefixes": [entry["targets"] for entry in found["prefixes"]], "seed": found["seed"],

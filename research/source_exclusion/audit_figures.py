@@ -4,12 +4,12 @@ import numpy as np
 
 from audit_tables import stratum_name
 from research.summary import drawing
-from research.summary.drawing import DARK, GREY, OTHERS, colours, plt, save
+from research.summary.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
 
 FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
 FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}
 STYLE = drawing.STYLE | {"axes.titlelocation": "left", "axes.titlesize": 12, "axes.grid": True, "axes.grid.axis": "y",
-                         "grid.color": "#dddddd", "axes.axisbelow": True}
+                         "grid.color": LIGHT, "axes.axisbelow": True}
 CURVE_POINTS = 200
 
 

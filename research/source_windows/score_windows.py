@@ -28,9 +28,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import numpy as np  # noqa: E402
 
 from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import (  # noqa: E402
-    InputError, read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json,
-)
+from evidence import read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json  # noqa: E402
 from frozen_arrays import npy_bytes  # noqa: E402
 from windows import COUNT, STRATUM, add_arguments, study_of, window_tokens  # noqa: E402
 

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 # The palette of Okabe and Ito, told apart by colour-blind readers. What is no condition has no condition's colour.
 CONDITIONS = {"baseline": "#0072B2", "random_crop": "#D55E00", "segmented": "#009E73", "lossless": "#CC79A7"}
 OTHERS = ("#E69F00", "#56B4E9", "#000000")
-GREY, DARK = "#999999", "#333333"
+LIGHT, GREY, DARK = "#dddddd", "#999999", "#333333"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.family": "DejaVu Sans", "font.size": 10,
          "legend.frameon": False}
 # A row for each entry, named at its left.

@@ -1,6 +1,6 @@
 """The sections of a study's page in words and tables, each from its frozen evidence."""
 
-# Contrast strata by how many rows long their documents are; the paper's have keys of its own.
+# The key of the paper's stratum, by how many rows long its shortest documents are; ours are named by their bounds.
 PAPER_STRATA = {2: "from_4097", 4: "from_8193"}
 
 
@@ -22,16 +22,17 @@ def stream_section(audit, training):
     baseline, segmented = audit["training"]["baseline"], audit["training"]["segmented"]
     kept, tokens, arrived = baseline["protected"], baseline["tokens"], baseline["documents"]["arrived"]
     return "\n".join([
-        f"A run trains on {run['targets']:,} targets in rows of {audit['capacity']:,} tokens. Under the baseline loader "
-        f"{arrived:,} documents arrive meanwhile; **the {kept['documents']:,} longest, "
+        f"A run trains on {run['targets']:,} targets in rows of {audit['capacity']:,} tokens. Under the baseline "
+        f"loader {arrived:,} documents arrive meanwhile; **the {kept['documents']:,} longest, "
         f"{share(kept['tokens'], tokens['arrived'])} of all tokens that arrived, have not started when it ends.** "
         f"{share(tokens['emitted'], tokens['arrived'])} of the tokens are trained on, "
-        f"{share(tokens['discarded'], tokens['arrived'])} cut off, {share(tokens['buffered'], tokens['arrived'])} wait.",
+        f"{share(tokens['discarded'], tokens['arrived'])} cut off, "
+        f"{share(tokens['buffered'], tokens['arrived'])} wait.",
         f"The segmented loader starts {segmented['documents']['started']:,} documents in the same budget, the baseline "
         f"{baseline['documents']['started']:,}.",
-        f"The official score's own stream starts {scored['documents']['started']:,} of {scored['documents']['arrived']:,} "
-        f"documents, {scored['over_capacity']['started'] or 'none'} of them longer than a row; the "
-        f"{scored['protected']['documents']:,} longest, of which it scores nothing, hold "
+        f"The official score's own stream starts {scored['documents']['started']:,} of "
+        f"{scored['documents']['arrived']:,} documents, {scored['over_capacity']['started'] or 'none'} of them "
+        f"longer than a row; the {scored['protected']['documents']:,} longest, of which it scores nothing, hold "
         f"{share(scored['protected']['tokens'], scored['tokens']['arrived'])} of the tokens that arrived.",
     ])
 
@@ -59,18 +60,19 @@ def sign_finding(training, confirmation):
     official, later = (part["bits_per_byte_minus_baseline"] for part in (training, confirmation))
     worse, same = sum(value > 0 for value in official.values()), sum(official[run] * later[run] > 0 for run in official)
     return (f"{worse} of {len(official)} runs with an intervention score worse than the baseline of their seed; "
-            f"on the confirmation stream {same} of {len(official)} differences have the sign they have on the official one.")
+            f"on the confirmation stream {same} of {len(official)} differences have the sign they have on the official "
+            "one.")
 
 
 def score_section(parts):
-    headers = ["condition", "seed", "official", "vs baseline", "paper's", "confirmation", "vs baseline", "paper's"]
     from research.confirmation.check_untouched import seen_finding
 
+    headers = ["condition", "seed", "official", "vs baseline", "paper's", "confirmation", "vs baseline", "paper's"]
     seen = f" {seen_finding(parts['seen'])}" if parts["seen"] else ""
     return "\n\n".join([sign_finding(parts["training"], parts["confirmation"]) + seen,
                         markdown(headers, score_rows(parts["training"], parts["confirmation"], parts["paper"])),
-                        "Bits per byte; lower is better. *Paper's*: the same difference as reported by the paper, of its "
-                        "own model, corpus and budget; not measured here."])
+                        "Bits per byte; lower is better. *Paper's*: the same difference as reported by the paper, of "
+                        "its own model, corpus and budget; not measured here."])
 
 
 # --------------------------------------------------------------------------------------- windows
@@ -135,8 +137,8 @@ def window_section(parts):
                "paper's, at the same multiples of its row"]
     return "\n\n".join([
         window_finding(evidence), markdown(headers, window_rows(evidence, parts["paper"])),
-        f"Difference in bits per byte from the same-seed baseline. {evidence['contrasts']['number']} predeclared contrasts; "
-        "the interval is adjusted for their number (Bonferroni) and is over documents, for these trained models.",
+        f"Difference in bits per byte from the same-seed baseline. {evidence['contrasts']['number']} predeclared "
+        "contrasts; the interval is adjusted for their number (Bonferroni) and is over documents, for these trained models.",
         other_lengths(evidence)])
 
 
@@ -146,5 +148,5 @@ def ranking_section(ranking):
     outside = sum(contrast["outside"] for contrast in ranking["contrasts"])
     sizes = ", ".join(f"{entry['targets']:,}" for entry in ranking["prefixes"])
     return (f"{title(ranking)}; prefixes of {sizes} of {ranking['targets']:,} targets. {outside} of "
-            f"{len(ranking['contrasts'])} differences on a prefix lie outside what 95 % of random row subsets of its size "
-            "give.")
+            f"{len(ranking['contrasts'])} differences on a prefix lie outside what 95 % of random row subsets of its "
+            "size give.")

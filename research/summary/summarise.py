@@ -30,7 +30,7 @@ SEEN = "confirmation/seen_{}.json"
 
 
 def read_parts(study, research):
-    """{part: frozen evidence}; `seen`, None without a sweep; `paper`, the groups of tables of its first version."""
+    """{part: frozen evidence}; `seen`, None without a sweep; `paper`, the groups of tables of the paper's version 1."""
     parts, seen = {name: read_json(research / path.format(study)) for name, path in PARTS.items()}, SEEN.format(study)
     return {**parts, "seen": read_json(research / seen) if (research / seen).exists() else None,
             "paper": read_json(research / "published_tables/version_1.json")["groups"]}
@@ -39,9 +39,12 @@ def read_parts(study, research):
 READING = """\
 * The intervals are over documents. Two seeds are no interval over training randomness, and none of the numbers here
   is a claim about other corpora, models or budgets.
-* The segmented arm changes which documents are read, how many, and where they are cut; its score isolates none of these.
-* A tail window begins with an artificial BOS and lacks what came before it: a better tail there is not yet a better tail in context.
-* Position parts are *post hoc*. The development windows are exploratory; the confirmation's contrasts were fixed before its scoring."""
+* The segmented arm changes which documents are read, how many, and where they are cut; its score isolates none of
+  these.
+* A tail window begins with an artificial BOS and lacks what came before it: a better tail there is not yet a better
+  tail in context.
+* Position parts are *post hoc*. The development windows are exploratory; the confirmation's contrasts were fixed
+  before its scoring."""
 
 PAGE = """\
 # Study `{study}` at a glance
@@ -92,8 +95,9 @@ Details: [prefix_ranking](../prefix_ranking/README.md).
 
 
 def page(study, parts):
-    return PAGE.format(study=study, stream=stream_section(parts["audit"], parts["training"]), scores=score_section(parts),
-                       windows=window_section(parts), ranking=ranking_section(parts["ranking"]), reading=READING)
+    return PAGE.format(study=study, stream=stream_section(parts["audit"], parts["training"]),
+                       scores=score_section(parts), windows=window_section(parts),
+                       ranking=ranking_section(parts["ranking"]), reading=READING)
 
 
 def draw_figures(parts, folder):

@@ -7,10 +7,10 @@ Reads   NAME.json beside this script (audit_token_bytes.py --freeze); ../matched
 Writes  nothing; prints the tables of README.md
 Needs   Python's standard library; with prepared data NumPy. A second, with data of both studies half a minute
 
-Always: both lengths and the class of every listed token from its bytes, by this file's own reading of UTF-8; every sum,
-share and score; vocabulary and sizes of the streams from protocol and histogram. With data: the tables from ranks.txt,
-the complete list of differing tokens, and every count, the rows by a packer that is this file's own. Without data the
-counts of tokens are bound only by their sums. Exit 1 names what is false.
+Always: both lengths and the class of every listed token from its bytes, by the verifier's own reading of UTF-8
+(read_utf8.py); every sum, share and score; vocabulary and sizes of the streams from protocol and histogram. With data:
+the tables from ranks.txt, the complete list of differing tokens, and every count, the rows by a packer of its own
+(recount_tokens.py). Without data the counts of tokens are bound only by their sums. Exit 1 names what is false.
 """
 
 import argparse
