@@ -164,7 +164,9 @@ def parse_json(data, where):
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant,
                           parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError(f"{where}: not strict JSON: nested too deeply") from None
+    except ValueError as error:
         raise InputError(f"{where}: not strict JSON: {error}") from None
 
 

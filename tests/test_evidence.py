@@ -53,7 +53,7 @@ def test_what_is_not_json_is_refused_with_the_keys_path(value):
 @pytest.mark.parametrize("data, reason", [
     (b'{"a": NaN}', "NaN"), (b'{"a": Infinity}', "Infinity"), (b'{"a": 1, "a": 2}', "twice"), (b'{"a": 1', "JSON"),
     (b"\xff", "utf-8"), (b'{"a": 1e999}', "1e999 is too large"), (b'[-1e999]', "-1e999 is too large"),
-    (b"[" * 100_000 + b"]" * 100_000, "recursion"),
+    (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
 ])
 def test_loose_json_is_refused_naming_the_file(tmp_path, data, reason):
     (tmp_path / "loose.json").write_bytes(data)

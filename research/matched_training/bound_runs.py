@@ -55,15 +55,18 @@ def check_protocol(checks, protocol, digest, runs):
         checks.equal(f"{name}: size and budget of the protocol", {key: result[key] for key in expected}, expected)
 
 
-def check_loaders(checks, protocol, runs, folder):
-    """The loader.py of a run is the file of loaders/ that the protocol names for its condition."""
+def check_loaders(checks, protocol, runs, root):
+    """The loader.py of a run is the file that the protocol names for its condition, of loaders/ here or, when that has
+    moved on, in a supplement."""
     for name, result in runs.items():
-        loader = protocol["conditions"].get(result["condition"])
-        path = folder / f"{loader}.py"
-        if path.exists():
-            checks.equal(f"{name}: loader.py is {path.name}", result["digests"]["code"]["loader.py"], sha256_file(path))
+        file = f"{protocol['conditions'].get(result['condition'])}.py"
+        places = root / "loaders" / file, *sorted(root.glob(f"supplement_v*/loaders/{file}"))
+        versions = [sha256_file(path) for path in places if path.exists()]
+        if versions:
+            digest = result["digests"]["code"]["loader.py"]
+            checks.equal(f"{name}: loader.py is {file}", digest, digest if digest in versions else versions[0])
         else:
-            print(f"left out {path}: not here")
+            print(f"left out {places[0]}: not here")
 
 
 def check_audit(checks, audit, runs):
@@ -81,7 +84,7 @@ def check_bindings(checks, study, runs, root):
     path = root / f"protocols/{study}.json"
     if protocol := read_json_if_there(path):
         check_protocol(checks, protocol, sha256_file(path), runs)
-        check_loaders(checks, protocol, runs, root / "loaders")
+        check_loaders(checks, protocol, runs, root)
     if audit := read_json_if_there(root / f"research/source_exclusion/{study}.json"):
         check_audit(checks, audit, runs)
     manifest = root / f"manifests/{study}.sha256"
