@@ -134,7 +134,8 @@ def data_part(root, study):
     """A study's list, by its names alone without the data; None without a list."""
     manifest, data = root / f"manifests/{study}.sha256", root / "data" / study
     if not manifest.exists():
-        return print(f"left out {study}: no {manifest}")
+        print(f"left out {study}: no {manifest}")
+        return None
     listed = read_manifest(manifest)
     text = f"{manifest.relative_to(root).as_posix()}: {len(listed)} "
     if not data.exists():

@@ -7,6 +7,7 @@ was found; `run_script` turns it into one line on stderr and exit code 2.
 Exit codes of every script: 0 all holds, 1 something checked is false, 2 could not check.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -69,6 +70,14 @@ class Checks:
         difference = first_difference(stated, found, what)
         shown = shown or f"{what}: {f'{len(found)} entries' if isinstance(found, (dict, list)) else found}"
         self.expect(difference is None, difference or shown)
+
+    @contextlib.contextmanager
+    def attempt(self, where):
+        """Checks inside that break, since the evidence lacks or bends what it must hold, are one that failed."""
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            self.expect(False, f"{where}: not the evidence of this question: {type(error).__name__}: {error}")
 
     def close(self):
         """Print the count; 0 when all held, 1 when one failed; InputError when nothing was checked."""

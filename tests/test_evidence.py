@@ -119,6 +119,20 @@ def test_a_check_of_equality_shows_what_it_found_or_the_first_difference(capsys)
         "FAIL rows: frozen 3, new 4", "FAIL table.a[0]: frozen 1, new 1.0", "5 checks, 2 failed"]
 
 
+@pytest.mark.parametrize("broken", [lambda: {}["rows"], lambda: 1 / 0, lambda: None.rows, lambda: int("x"), lambda: len(1)])
+def test_checks_that_break_on_malformed_evidence_are_one_failed_check(broken, capsys):
+    checks = evidence.Checks()
+    with checks.attempt("tiny.json"):
+        checks.expect(True, "first")
+        broken()
+        checks.expect(True, "never made")
+    assert checks.close() == 1
+    first, failed, count = capsys.readouterr().out.splitlines()
+    assert failed.startswith("FAIL tiny.json: not the evidence of this question: ") and count == "2 checks, 1 failed"
+    with pytest.raises(InputError), checks.attempt("tiny.json"):
+        raise InputError("missing: cannot be checked")
+
+
 def test_a_file_that_may_be_absent_is_read_or_said_to_be_left_out(tmp_path, capsys):
     path = tmp_path / "f.json"
     assert evidence.read_json_if_there(path) is None and "left out" in capsys.readouterr().out

@@ -104,14 +104,15 @@ def require_check(entry, run, where):
     """InputError unless the entry says that the run was reproduced, and its files are the ones that are there."""
     findings = entry.get("findings") if isinstance(entry, dict) else f"no check, but {entry!r}"
     if findings != []:
-        raise InputError(f"{where}: the check failed: {'; '.join(findings) if isinstance(findings, list) else findings}")
+        what = "; ".join(map(str, findings)) if isinstance(findings, list) else findings
+        raise InputError(f"{where}: the check failed: {what}")
     require_keys(entry, ("files", "findings", "forward_positions", "rescored", "rescored_rows_sha256", "score"), where)
     found = {"files": file_digests(run), "score": read_json(run / "result.json")["score"]}
     if difference := first_difference({key: entry[key] for key in found}, found):
         raise InputError(f"{where}: checked other files than are there: {difference}; check again")
-    for key, official in (("rescored", entry["score"]), ("rescored_rows_sha256", found["files"]["evaluation_rows.npy"])):
-        if difference := first_difference(official, entry[key], key):
-            raise InputError(f"{where}: the check failed: not the run's own: {difference}")
+    official = {"rescored": entry["score"], "rescored_rows_sha256": found["files"]["evaluation_rows.npy"]}
+    if difference := first_difference(official, {key: entry[key] for key in official}):
+        raise InputError(f"{where}: the check failed: not the run's own: {difference}")
     require_unchanged(run)
 
 
@@ -134,7 +135,8 @@ def require_checkpoints(study):
 
 def require_older(path, sealed_at, scored, began_at):
     if sealed_at > began_at:
-        raise InputError(f"{path}: post-dated: sealed at {sealed_at}, but {scored} says that scoring began at {began_at}")
+        raise InputError(f"{path}: post-dated: sealed at {sealed_at}, but {scored} says that scoring began at "
+                         f"{began_at}")
 
 
 def require_open(study):

@@ -4,7 +4,7 @@ Reads   protocol_NAME.json (freeze_protocol.py), exclusions_NAME.json, runs/NAME
         (../matched_training/verify_checkpoints.py), every run of NAME, and the prepared validation split
 Writes  runs/NAME/report/: confirmation_began.json before the first forward pass, then confirmation.json and
         confirmation_rows.npy, float64 (runs, rows, 4): nats, supplied bytes, raw bytes, targets; with --freeze the
-        last two also beside this script, as NAME.json and rows_NAME.npy. Where NAME.json is there, this is a repetition,
+        last two also beside this script, as NAME.json and rows_NAME.npy. Where NAME.json is there, this is a repetition
         and compared with it: the same numbers from the same models; from models trained anew the same inputs and
         targets, and scores within TOLERANCE of saved_runs.py
 Needs   torch; about as long as the official scores of all runs

@@ -6,7 +6,8 @@ rows_NAME.npy, and where the data are prepared the stream is packed and fingerpr
     verify_confirmation.py --study wheels
 
 Reads   NAME.json, rows_NAME.npy, protocol_NAME.json and exclusions_NAME.json beside this script,
-        ../matched_training/checkpoints_NAME.json and, where they are there, the files that the protocol names as inputs
+        ../matched_training/checkpoints_NAME.json and, where they are there, ../matched_training/runs_NAME.sha256 and
+        the files that the protocol names as inputs
 Writes  nothing
 Needs   NumPy. About a second without the data
 
@@ -182,10 +183,8 @@ def main(argv=None):
     options = parser.parse_args(argv)
     frozen, checks = Evidence(options.study, options.root), Checks()
     for check in (check_order, check_inputs, check_exclusions, check_scores, check_stream):
-        try:
+        with checks.attempt(check.__name__):
             check(checks, frozen)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            checks.expect(False, f"{check.__name__}: not the evidence of this question: {type(error).__name__}: {error}")
     return checks.close()
 
 

@@ -182,11 +182,8 @@ def main(argv=None):
     options = parser.parse_args(argv)
     frozen, checks = Evidence(options.study, options.root.resolve()), Checks()
     for check in (check_inputs, check_candidates, check_lists, check_differences, check_streams):
-        try:
+        with checks.attempt(check.__name__):
             check(checks, frozen)
-        except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-            what = f"{type(error).__name__}: {error}"
-            checks.expect(False, f"{check.__name__}: not the evidence of this question: {what}")
     return checks.close()
 
 

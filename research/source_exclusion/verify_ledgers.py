@@ -207,10 +207,8 @@ def main(argv=None):
     for path in sorted((root / "protocols").glob("*.json")):
         if (root / f"research/source_exclusion/{path.name}").exists():
             print(f"study {path.stem}")
-            try:
+            with checks.attempt(path.stem):
                 check_study(checks, Study(root, path))
-            except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-                checks.expect(False, f"{path.stem}: not the evidence of this question: {type(error).__name__}: {error}")
     if not checks.made:
         raise InputError(f"{root / 'research/source_exclusion'}: no audit of a study of {root / 'protocols'}")
     return checks.close()
