@@ -119,7 +119,8 @@ def test_a_check_of_equality_shows_what_it_found_or_the_first_difference(capsys)
         "FAIL rows: frozen 3, new 4", "FAIL table.a[0]: frozen 1, new 1.0", "5 checks, 2 failed"]
 
 
-@pytest.mark.parametrize("broken", [lambda: {}["rows"], lambda: 1 / 0, lambda: None.rows, lambda: int("x"), lambda: len(1)])
+@pytest.mark.parametrize("broken", [
+    lambda: {}["rows"], lambda: 1 / 0, lambda: None.rows, lambda: int("x"), lambda: len(1)])
 def test_checks_that_break_on_malformed_evidence_are_one_failed_check(broken, capsys):
     checks = evidence.Checks()
     with checks.attempt("tiny.json"):

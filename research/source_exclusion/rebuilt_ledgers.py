@@ -31,7 +31,8 @@ def expected_balance(part):
 def expected_totals(record, capacity):
     """Targets and emitted tokens of full rows; a corpus is passed through in order."""
     rows, documents = record["rows"], record["documents"]
-    return {"targets": rows * (capacity - 1), "tokens": {"emitted": rows * capacity, "utilisation": 1.0 if rows else None},
+    return {"targets": rows * (capacity - 1),
+            "tokens": {"emitted": rows * capacity, "utilisation": 1.0 if rows else None},
             "documents": {"distinct_arrived": min(documents["arrived"], documents["corpus"])}}
 
 
