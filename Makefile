@@ -76,6 +76,7 @@ verify: setup ## every verifier without data: manifests, theorem, frozen results
 	$(PY) research/resources/verify_resources.py
 	$(PY) research/published_tables/verify_published_tables.py
 	$(PY) research/summary/summarise.py --study wheels --check
+	@echo "every verifier above ended with 0 failed"
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)

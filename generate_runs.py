@@ -103,6 +103,14 @@ def generated_files(protocol, protocol_path, root, data, directory):
     return {**files, "runs.sha256": format_manifest({name: sha256_bytes(content) for name, content in files.items()})}
 
 
+def few_documents(prepared, buffer_size):
+    """A warning for each split of prepared.json that the buffer holds whole, so that the stream soon repeats it."""
+    counts = {name: split["documents"] for name, split in prepared.get("splits", {}).items()}
+    return [f"warning: {name} has {count:,} documents, no more than the buffer of {buffer_size:,}: its stream repeats "
+            "them before a long one can start; take more text, or lower packing.buffer_size"
+            for name, count in counts.items() if count <= buffer_size]
+
+
 def write_missing(files, directory):
     """Write what is not there yet; return how many. InputError naming every file that is there and differs."""
     missing = [name for name in files if not (directory / name).exists()]
@@ -126,6 +134,8 @@ def main(argv=None):
     files = generated_files(protocol, arguments.protocol, ROOT, data, directory)
     written = write_missing(files, directory)
     runs = len(protocol["conditions"]) * len(protocol["seeds"])
+    for warning in few_documents(read_json(data / "prepared.json"), protocol["packing"]["buffer_size"]):
+        print(warning)
     print(f"{runs} run directories, {len(files)} files, {written} of them new: {directory}")
     return 0
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import tiny_study
-from evidence import manifest_findings, read_json, read_manifest, sha256_file
+from evidence import manifest_findings, read_json, read_manifest, sha256_file, write_json
 
 RUNS = ["baseline_s43", "baseline_s44", "random_crop_s43", "random_crop_s44", "segmented_s43", "segmented_s44"]
 SHARED = {"train.py", "evidence.py", "loaders/accounting.py", "loaders/best_fit_crop.py", "loaders/rows.py"}
@@ -85,6 +85,16 @@ def test_another_place_gives_the_same_bytes(study, tmp_path_factory):
 
 
 # -------------------------------------------------------------------------------------- a second run
+
+
+def test_a_split_that_the_buffer_holds_whole_is_warned_of(repository):
+    path = repository / "data/demo/prepared.json"
+    prepared = read_json(path)
+    for documents, warned in ((1000, True), (1001, False)):
+        write_json(path, {**prepared, "splits": {"train": {"documents": 9999}, "validation": {"documents": documents}}})
+        done = tiny_study.generate(repository)
+        assert done.returncode == 0 and "train has" not in done.stdout
+        assert ("warning: validation has 1,000 documents, no more than the buffer of 1,000" in done.stdout) == warned
 
 
 def test_a_second_run_writes_nothing(study):

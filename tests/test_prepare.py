@@ -166,7 +166,7 @@ def test_what_an_error_says_to_run_is_taken_with_and_without_a_corpus_to_downloa
     assert prepare.own_spec(prepare.parse_arguments(own))["name"] == "mine"
     (repository / "protocols/mine.json").write_text(json.dumps(CLIMBMIX | {"study": "mine"}))
     assert prepare.read_protocol(prepare.parse_arguments(study).study)["name"] == "mine"
-    with pytest.raises(InputError, match="a study has this name"):
+    with pytest.raises(InputError, match="is there; choose another name"):
         prepare.own_spec(prepare.parse_arguments(own))
 
 
@@ -237,7 +237,7 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
 
 @pytest.mark.parametrize("arguments, message", [
     (["--study", "nothing"], "no such protocol; there are climbmix"),
-    (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "a study has this name"),
+    (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "is there; choose another name"),
     (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "not a plain name"),
     (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "expected below 2\\*\\*31"),
     (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: cannot be read")])

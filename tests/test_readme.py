@@ -94,8 +94,8 @@ def the_run():
     fates = [share(tokens[fate], tokens["arrived"]) for fate in ("emitted", "discarded", "buffered")]
     return (f"Rows have {AUDIT['capacity']:,} tokens; the buffer is refilled to B = {AUDIT['buffer_size']:,} "
             f"documents. In the {targets:,} targets of a run {record['documents']['arrived']:,} documents arrive. "
-            f"**The {held['documents']:,} longest, {share(held['tokens'], tokens['arrived'])} of all tokens, have not "
-            "started when it ends.** "
+            f"**The {held['documents']:,} longest, {share(held['tokens'], tokens['arrived'])} of all tokens that "
+            "arrived, have not started when it ends.** "
             f"{fates[0]} of the tokens are trained on, {fates[1]} are cut off, {fates[2]} wait in the buffer.")
 
 
@@ -112,6 +112,28 @@ def repetition():
     return (f"Over {repeated['passes']} passes {share(tokens['discarded'], tokens['arrived'])} of the tokens are cut "
             f"off, and the longest document ({longest['length']:,} tokens) is first begun in pass {begun:,}. "
             f"That is {'exactly' if begun == bound else 'not'} the theorem's bound")
+
+
+def the_horizons():
+    """Of the demo's run, of its passes, and as the paper reports it."""
+    repeated = research("source_exclusion/repeated_demo.json")
+    run, passes = AUDIT["training"]["baseline"], repeated["training"]["baseline"]
+    assert passes["protected"]["applies"] and same(part["protected"]["documents"] for part in (run, passes)) == 999
+    paper = research("published_tables/version_1.json")["groups"]["coverage"]["values"]
+    shares = [f"{share(part['protected']['share_of_arrived'], 1)} of the tokens after "
+              f"{part['documents']['arrived']:,} arrivals" for part in (run, passes)]
+    return (f"{shares[0]}, {shares[1].replace(' of the tokens', '').replace(' arrivals', '')}, the "
+            f"{repeated['passes']} passes; in the paper {paper['protected_of_arrived_percent']} % after "
+            f"{paper['documents']} (as reported).")
+
+
+def the_shorter_score():
+    ranking = research("prefix_ranking/demo.json")
+    targets = ranking["prefixes"][0]["targets"]
+    found = [contrast for contrast in ranking["contrasts"]
+             if contrast["targets"] == targets and contrast["checkpoint"].startswith("random_crop")]
+    assert len(found) == 2 and all(contrast["prefix"] < 0 < contrast["full"] for contrast in found)
+    return f"on its first {targets:,} targets `random_crop` scores better than the baseline at both seeds"
 
 
 def segmentation():
@@ -144,10 +166,11 @@ def the_study_wheels():
     loaders, seeds = design("wheels")
     count = AUDITS["wheels"]["training"]["baseline"]["documents"]["corpus"]
     parameters = same(run["parameters"] for run in runs("wheels"))
-    contrasts = research("source_windows/wheels_confirmation.json")["contrasts"]["number"]
+    windows = research("source_windows/wheels_confirmation.json")
+    contrasts, context = windows["contrasts"]["number"], windows["context"]
     return (f"{WORDS[len(runs('wheels'))].capitalize()} runs of study `wheels` ({count:,} training documents of "
             f"{WORDS[wheels('wheels')]} packages, {parameters / 1e6:.1f} M parameters, {loaders} loaders, {seeds} "
-            f"seeds\nthan a row, {WORDS[contrasts]} predeclared contrasts:\ntrained models; {seeds} seeds estimate no")
+            f"seeds\nlast {context:,} tokens), {WORDS[contrasts]} predeclared contrasts.\ntrained models; {seeds} seeds estimate no")
 
 
 def the_claims():
@@ -210,7 +233,8 @@ def the_papers_runs():
 
 
 SENTENCES = {
-    "README.md": [the_setting, the_oldest_python, the_demo, the_run, the_evaluation, repetition, segmentation,
+    "README.md": [the_setting, the_oldest_python, the_demo, the_run, the_evaluation, repetition, the_horizons, segmentation,
+                  the_shorter_score,
                   the_scores, the_cost_of_segmentation, the_study_wheels, the_claims, the_archive,
                   the_defaults_of_an_audit, the_table_of_studies],
     "REPRODUCE.md": [the_oldest_python, the_parts_of_a_bundle, the_tolerances, the_papers_runs],

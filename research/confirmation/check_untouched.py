@@ -88,7 +88,8 @@ def seen_finding(evidence):
     """What was seen of the confirmation, and whether its differences keep their signs without it, in one sentence."""
     whole, seen = evidence["confirmation"], evidence["seen"]["in_confirmation"]
     every, kept = (evidence["bits_per_byte_minus_baseline"][key] for key in ("all_rows", "without_rows_seen"))
-    begun = f"The sweep had scored {len(seen['documents'])} of the {whole['begun']:,} documents that this stream begins"
+    begun = (f"A sweep of small models, which sized the study, had scored {len(seen['documents'])} of the "
+             f"{whole['begun']:,} documents that this stream begins")
     if kept is None:
         return f"{begun}; each of its {whole['rows']:,} rows holds one of them."
     same = sum(every[name] * kept[name] > 0 for name in every)

@@ -132,6 +132,9 @@ def main(argv=None):
     options = parser.parse_args(argv)
     protocol_path, directory = ROOT / "protocols" / f"{options.study}.json", options.runs / options.study
     protocol = read_json(protocol_path)
+    if not (directory / "audit/audit.json").exists():
+        raise InputError(f"{directory / 'audit/audit.json'}: missing; run "
+                         f"`python research/source_exclusion/audit_stream.py --study {options.study}` first")
     audit = read_json(directory / "audit/audit.json")
     inputs = input_list([protocol_path], ROOT)
     evidence = collect(protocol, read_runs(protocol, directory, inputs[0]["sha256"]), inputs)

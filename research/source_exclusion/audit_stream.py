@@ -218,11 +218,11 @@ def main(argv=None):
     except Unbalanced as error:
         print(f"FALSE the account does not balance: {error}")
         return 1
-    print(*(finding(*item) for item in records.items()), sep="\n")
-    print(tables(records))
     result, prefix = (out / "repeated.json", "repeated_") if args.repeated else (out / "audit.json", "")
     write_json(result, {**evidence, "runs": runs} if audit_source is audit_study else evidence)
     figures = draw(out, records, curves, prefix)
+    print(*(finding(*item) for item in records.items()), sep="\n")  # after the files: a reader such as head may leave
+    print(tables(records))
     frozen = HERE / f"{prefix}{evidence['study']}.json" if args.study else None
     if args.freeze:
         freeze_json(frozen, evidence)

@@ -26,7 +26,7 @@ def finding(name, record):
     if "ranks" in record:
         whose = f"in each of {len(record['ranks'])} ranks its longest documents, together {kept['documents']:,}"
     return (f"{name}: {whose} of {arrived:,} documents that arrived{several}, {percent(kept['share_of_arrived'])} of "
-            "all tokens, were never started.")
+            "all tokens that arrived, were never started.")
 
 
 def share_of_arrived(tokens, name):

@@ -25,10 +25,10 @@ def forest_title(entries):
     if not signs:
         return "No contrast has documents enough to resample"
     if signs.count(-1) == len(signs):
-        return "Against the baseline, every contrast favours tails over beginnings"
+        return "Against the baseline, tails gain more than beginnings in every contrast"
     if not any(signs):
         return "No contrast tells tails from beginnings: every adjusted interval holds zero"
-    return (f"Of {len(signs)} contrasts, {signs.count(-1)} favour tails and {signs.count(1)} beginnings; "
+    return (f"Of {len(signs)} contrasts, tails gain more in {signs.count(-1)} and beginnings in {signs.count(1)}; "
             f"{signs.count(0)} hold zero")
 
 

@@ -37,6 +37,14 @@ def stream_section(audit, training):
     ])
 
 
+def horizon_finding(audit, paper):
+    """Why the share of what waits is not one number, with the paper's."""
+    kept, reported = audit["training"]["baseline"]["protected"], paper["coverage"]["values"]
+    return (f"The share falls with the horizon, since no more than {audit['buffer_size'] - 1:,} documents wait: "
+            f"{share(kept['share_of_arrived'], 1)} of the tokens here, {reported['protected_of_arrived_percent']} % of "
+            f"the tokens of {reported['documents']} arrivals in the paper (as reported).")
+
+
 # ---------------------------------------------------------------------------------------- scores
 
 
@@ -59,7 +67,9 @@ def sign_finding(training, confirmation):
     """How many differences of the official score are penalties, and whether the confirmation repeats the signs."""
     official, later = (part["bits_per_byte_minus_baseline"] for part in (training, confirmation))
     worse, same = sum(value > 0 for value in official.values()), sum(official[run] * later[run] > 0 for run in official)
-    return (f"{worse} of {len(official)} runs with an intervention score worse than the baseline of their seed; "
+    bits = [run["score"]["bits_per_byte"] for run in training["runs"].values() if run["condition"] == "baseline"]
+    return (f"{worse} of {len(official)} runs with an intervention score worse than the baseline of their seed (the "
+            f"baselines themselves differ by {max(bits) - min(bits):.5f} between seeds); "
             f"on the confirmation stream {same} of {len(official)} differences have the sign they have on the official "
             "one.")
 

@@ -18,7 +18,9 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT), str(ROOT / "research/source_windows"), str(ROOT / "research/prefix_ranking")]
 
 from evidence import Checks, read_json, run_script, write_atomic  # noqa: E402
-from sections import ranking_section, score_section, stream_section, window_section  # noqa: E402
+from sections import (  # noqa: E402
+    horizon_finding, ranking_section, score_section, stream_section, window_section,
+)
 
 PARTS = {
     "audit": "source_exclusion/{}.json", "training": "matched_training/{}.json",
@@ -39,8 +41,11 @@ def read_parts(study, research):
 READING = """\
 * The intervals are over documents. Two seeds are no interval over training randomness, and none of the numbers here
   is a claim about other corpora, models or budgets.
-* The segmented arm changes which documents are read, how many, and where they are cut; its score isolates none of
-  these.
+* None of this measures what exclusion does to a model. `random_crop` leaves out the same longest documents as the
+  baseline, so its differences are of where documents are cropped. The segmented arm changes which documents are read,
+  how many, and where they are cut; its score isolates none of these. No condition adds the excluded documents and
+  leaves the rest alone.
+* The paper's numbers stand beside ours as a scale, not as a prediction: another model, corpus and budget.
 * A tail window begins with an artificial BOS and lacks what came before it: a better tail there is not yet a better
   tail in context.
 * Position parts are *post hoc*. The development windows are exploratory; the confirmation's contrasts were fixed
@@ -95,8 +100,8 @@ Details: [prefix_ranking](../prefix_ranking/README.md).
 
 
 def page(study, parts):
-    return PAGE.format(study=study, stream=stream_section(parts["audit"], parts["training"]),
-                       scores=score_section(parts), windows=window_section(parts),
+    stream = f"{stream_section(parts['audit'], parts['training'])}\n{horizon_finding(parts['audit'], parts['paper'])}"
+    return PAGE.format(study=study, stream=stream, scores=score_section(parts), windows=window_section(parts),
                        ranking=ranking_section(parts["ranking"]), reading=READING)
 
 
