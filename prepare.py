@@ -57,8 +57,8 @@ def own_spec(args):
     _require_name(args.name, "--name")
     like = read_protocol(args.like)
     if (ROOT / "protocols" / f"{args.name}.json").exists():
-        raise InputError(f"--name {args.name}: protocols/{args.name}.json is there; choose another name, or move that file "
-                         "aside to prepare text of your own under it again")
+        raise InputError(f"--name {args.name}: protocols/{args.name}.json is there; choose another name, or move that "
+                         "file aside to prepare text of your own under it again")
     tokenizer = like["tokenizer"] | {"vocabulary": args.vocabulary}
     corpus = {"kind": "files", "text_column": "text", "source_column": args.text_column, "row_group_documents": 1000,
               "train_files": args.input, "validation_files": args.validation_input,

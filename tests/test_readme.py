@@ -170,7 +170,8 @@ def the_study_wheels():
     contrasts, context = windows["contrasts"]["number"], windows["context"]
     return (f"{WORDS[len(runs('wheels'))].capitalize()} runs of study `wheels` ({count:,} training documents of "
             f"{WORDS[wheels('wheels')]} packages, {parameters / 1e6:.1f} M parameters, {loaders} loaders, {seeds} "
-            f"seeds\nlast {context:,} tokens), {WORDS[contrasts]} predeclared contrasts.\ntrained models; {seeds} seeds estimate no")
+            f"seeds\nlast {context:,} tokens), {WORDS[contrasts]} predeclared contrasts.\n"
+            f"trained models; {seeds} seeds estimate no")
 
 
 def the_claims():
@@ -233,8 +234,8 @@ def the_papers_runs():
 
 
 SENTENCES = {
-    "README.md": [the_setting, the_oldest_python, the_demo, the_run, the_evaluation, repetition, the_horizons, segmentation,
-                  the_shorter_score,
+    "README.md": [the_setting, the_oldest_python, the_demo, the_run, the_evaluation, repetition, the_horizons,
+                  segmentation, the_shorter_score,
                   the_scores, the_cost_of_segmentation, the_study_wheels, the_claims, the_archive,
                   the_defaults_of_an_audit, the_table_of_studies],
     "REPRODUCE.md": [the_oldest_python, the_parts_of_a_bundle, the_tolerances, the_papers_runs],
