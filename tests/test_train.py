@@ -151,7 +151,7 @@ during, until = tasks(), time.monotonic() + 10
 ranks.close()
 while tasks() > threads and time.monotonic() < until:  # a thread that was joined may be listed a moment longer
     time.sleep(0.01)
-os.write(1, b"threads %d %d %d\n" % (threads, during, tasks()))  # in one piece: both ranks write to one pipe
+os.write(1, b"threads %d %d %d\\n" % (threads, during, tasks()))  # in one piece: both ranks write to one pipe
 """
 
 
