@@ -71,6 +71,13 @@ class Checks:
         shown = shown or f"{what}: {f'{len(found)} entries' if isinstance(found, (dict, list)) else found}"
         self.expect(difference is None, difference or shown)
 
+    def file(self, name, digest, root):
+        """One check: the file `name` below `root` has this SHA-256; left out, and said to be, when it is not there."""
+        if (root / name).exists():
+            self.equal(name, digest, sha256_file(root / name))
+        else:
+            print(f"left out {name}: not here")
+
     @contextlib.contextmanager
     def attempt(self, where):
         """Checks inside that break, since the evidence lacks or bends what it must hold, are one that failed."""

@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
 
 from evidence import (  # noqa: E402
-    canonical_json, format_manifest, read_json, require_digest, run_script, sha256_bytes, sha256_file, write_atomic,
+    canonical_json, format_manifest, read_json, run_script, sha256_bytes, sha256_file, write_atomic,
 )
-from protocol import DIGEST, check_protocol, require, require_prepared  # noqa: E402
+from protocol import check_protocol, prepared_digests, prepared_file, require  # noqa: E402
 
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (
@@ -64,15 +64,9 @@ def shared_files(root, loaders):
     return {name: (root / name).read_bytes() for name in sorted(found)}
 
 
-def prepared_data(directory, tokenizer, study):
+def prepared_data(directory, tokenizer):
     """({relative path: sha256} of what a run reads, BOS id) of a prepared study whose tokenizer is the protocol's."""
-    path, tokenizer_path = directory / "prepared.json", directory / "tokenizer/tokenizer.json"
-    require_prepared(path, study)
-    prepared = read_json(path)
-    files = prepared.get("files") if isinstance(prepared, dict) else None
-    missing = [name for name in DATA_FILES if not isinstance(files, dict) or not DIGEST.holds(files.get(name))]
-    require(not missing, f"{path}: files", f"no SHA-256 of {', '.join(missing)}; prepare the study again")
-    require_digest(tokenizer_path, files["tokenizer/tokenizer.json"])
+    files, tokenizer_path = prepared_digests(directory, DATA_FILES), prepared_file(directory, "tokenizer/tokenizer.json")
     saved = read_json(tokenizer_path)
     found = {"vocabulary": saved["vocabulary"], "pattern": saved["pattern"], "specials": sorted(saved["specials"]),
              "bos": [name for name, number in saved["specials"].items() if number == saved["bos"]]}
@@ -80,7 +74,7 @@ def prepared_data(directory, tokenizer, study):
     for key, value in found.items():
         require(value == expected[key], f"{tokenizer_path}: {key}",
                  f"expected {expected[key]!r} as in the protocol, found {value!r}; prepare the study again")
-    return {name: files[name] for name in DATA_FILES}, saved["bos"]
+    return files, saved["bos"]
 
 
 def generated_files(protocol, protocol_path, root, data, directory):
@@ -88,7 +82,7 @@ def generated_files(protocol, protocol_path, root, data, directory):
     loaders = {condition: _loader_file(root, name, f"{protocol_path}: conditions.{condition}")
                for condition, name in protocol["conditions"].items()}
     shared = shared_files(root, loaders.values())
-    data_files, bos = prepared_data(data, protocol["tokenizer"], protocol["study"])
+    data_files, bos = prepared_data(data, protocol["tokenizer"])
     common = {
         "study": protocol["study"], "protocol_sha256": sha256_file(protocol_path),
         "bos": bos, "vocabulary": protocol["tokenizer"]["vocabulary"],

@@ -176,15 +176,20 @@ def require_prepared(path, study):
             f"protocols/{study}.json is there")
 
 
-def prepared_file(directory, name):
-    """Path of a file of data/<study>, as prepare.py wrote it; InputError when it is missing or changed since."""
+def prepared_digests(directory, names):
+    """{file: SHA-256} of files of data/<study>, as prepare.py listed them; InputError names those without one."""
     listing = directory / "prepared.json"
     require_prepared(listing, directory.name)
     prepared = read_json(listing)
     files = prepared.get("files") if isinstance(prepared, dict) else None
-    digest = files.get(name) if isinstance(files, dict) else None
-    require(DIGEST.holds(digest), f"{listing}: files", f"no SHA-256 of {name}; prepare the study again")
-    require_digest(directory / name, digest)
+    missing = [name for name in names if not isinstance(files, dict) or not DIGEST.holds(files.get(name))]
+    require(not missing, f"{listing}: files", f"no SHA-256 of {', '.join(missing)}; prepare the study again")
+    return {name: files[name] for name in names}
+
+
+def prepared_file(directory, name):
+    """Path of a file of data/<study>, as prepare.py wrote it; InputError when it is missing or changed since."""
+    require_digest(directory / name, prepared_digests(directory, [name])[name])
     return directory / name
 
 
