@@ -66,7 +66,8 @@ def shared_files(root, loaders):
 
 def prepared_data(directory, tokenizer):
     """({relative path: sha256} of what a run reads, BOS id) of a prepared study whose tokenizer is the protocol's."""
-    files, tokenizer_path = prepared_digests(directory, DATA_FILES), prepared_file(directory, "tokenizer/tokenizer.json")
+    files = prepared_digests(directory, DATA_FILES)
+    tokenizer_path = prepared_file(directory, "tokenizer/tokenizer.json")
     saved = read_json(tokenizer_path)
     found = {"vocabulary": saved["vocabulary"], "pattern": saved["pattern"], "specials": sorted(saved["specials"]),
              "bos": [name for name, number in saved["specials"].items() if number == saved["bos"]]}
