@@ -63,7 +63,7 @@ check-manifests: setup ## every SHA-256 list in manifests/ against its files, an
 
 verify: setup ## every verifier without data: manifests, theorem, frozen results, balance of audits, the paper's tables
 	$(PY) check_manifests.py
-	$(PY) research/source_exclusion/packing_checker.py --self-test --size 3
+	$(PY) research/theorem/packing_checker.py --self-test --size 3
 	$(PY) research/source_exclusion/check_length_histogram.py
 	$(PY) research/source_exclusion/verify_ledgers.py
 	$(PY) research/matched_training/verify_training_table.py

@@ -20,16 +20,24 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-import supplements  # noqa: E402
-from evidence import (  # noqa: E402
-    Checks, InputError, format_manifest, manifest_findings, read_json, read_manifest, run_script, sha256_file,
+from bundles import archive as supplements
+from bundles.names import name_findings
+from evidence import (
+    Checks,
+    InputError,
+    format_manifest,
+    manifest_findings,
+    read_json,
+    read_manifest,
+    run_script,
+    sha256_file,
     write_atomic,
 )
-from portable_names import name_findings  # noqa: E402
-from protocol import study_protocols  # noqa: E402
+from protocols.schema import study_protocols
+
+ROOT = Path(__file__).resolve().parent
 
 FROZEN = "manifests/frozen.sha256"
 EVIDENCE = (".json", ".npy", ".png", ".sha256")

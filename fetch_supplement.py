@@ -22,13 +22,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from corpora.transfer import Patience, WrongDigest, fetch, is_there  # noqa: E402
-from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes  # noqa: E402
-from safe_archive import Unsafe, describe, read_archive, read_within  # noqa: E402
-from supplements import MANIFEST, folder_findings, naming  # noqa: E402
+from bundles.archive import MANIFEST, folder_findings, naming
+from bundles.unpack import Unsafe, describe, read_archive, read_within
+from corpora.transfer import Patience, WrongDigest, fetch, is_there
+from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes
 
 MB = 10**6
 PATIENCE = Patience(attempts=6, timeout=30.0)

@@ -12,7 +12,7 @@ Needs   Python's standard library, and what the supplement's verifiers need (Num
         Run it in a fresh clone, where nothing unfinished matches a pattern
 About   half a minute on one core
 
-The archive's bytes depend on the files' names and bytes alone (supplements.py says why), so --rebuild makes it again
+The archive's bytes depend on the files' names and bytes alone (bundles/archive.py says why), so --rebuild makes it again
 from a frozen folder anywhere. A later version is additive: `v2` extends v1, which must be here unchanged, and holds
 just what v1 lacks or an erratum replaces, besides the few files that each needs to be checked alone. --incomplete
 leaves out whatever has no files yet, and the supplement says so.
@@ -26,22 +26,36 @@ import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from evidence import (  # noqa: E402
-    InputError, canonical_json, format_manifest, read_json, read_manifest, require_keys, run_script, sha256_bytes,
+from bundles.archive import (
+    MANIFEST,
+    archive_bytes,
+    archive_of,
+    frozen_findings,
+    naming,
+    read_folder,
+    record_of,
+)
+from bundles.names import name_findings
+from bundles.page import matches, page
+from evidence import (
+    InputError,
+    canonical_json,
+    format_manifest,
+    read_json,
+    read_manifest,
+    require_keys,
+    run_script,
+    sha256_bytes,
     write_atomic,
 )
-from portable_names import name_findings  # noqa: E402
-from supplement_page import matches, page  # noqa: E402
-from supplements import (  # noqa: E402
-    MANIFEST, archive_bytes, archive_of, frozen_findings, naming, read_folder, record_of,
-)
+
+ROOT = Path(__file__).resolve().parent
 
 LIMIT = 25_000_000
 # A supplement must be checked without another.
-EACH = ("LICENSE", "evidence.py", "portable_names.py", "supplements.py", "verify_all.py")
+EACH = ("LICENSE", "evidence.py", "bundles/names.py", "bundles/archive.py", "verify_all.py")
 
 
 def supplement(version):

@@ -21,13 +21,20 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from evidence import (  # noqa: E402
-    canonical_json, format_manifest, read_json, run_script, sha256_bytes, sha256_file, write_atomic,
+from evidence import (
+    canonical_json,
+    format_manifest,
+    read_json,
+    run_script,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
 )
-from protocol import check_protocol, prepared_digests, prepared_file, require  # noqa: E402
+from protocols.schema import check_protocol, prepared_digests, prepared_file, require
+
+ROOT = Path(__file__).resolve().parent
 
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (

@@ -21,20 +21,30 @@ import sys
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
+
+import numpy as np
+
+from corpora.downloads import write_downloads
+from corpora.files import directories_of, write_files
+from corpora.parts import alone, make_part
+from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
+from corpora.tokens import write_split
+from corpora.wheels import write_wheels
+from evidence import (
+    InputError,
+    canonical_json,
+    format_manifest,
+    read_manifest,
+    run_script,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+    write_json,
+)
+from protocols.schema import find_protocol
+
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
-
-import numpy as np  # noqa: E402
-
-from corpora.downloads import write_downloads  # noqa: E402
-from corpora.files import directories_of, write_files  # noqa: E402
-from corpora.parts import alone, make_part  # noqa: E402
-from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts  # noqa: E402
-from corpora.tokens import write_split  # noqa: E402
-from corpora.wheels import write_wheels  # noqa: E402
-from evidence import (InputError, canonical_json, format_manifest, read_manifest, run_script,  # noqa: E402
-                      sha256_bytes, sha256_file, write_atomic, write_json)
-from protocol import find_protocol  # noqa: E402
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

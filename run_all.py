@@ -26,13 +26,20 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from devices import add_device_arguments, child_environment, choose_device  # noqa: E402
-from evidence import (  # noqa: E402
-    InputError, manifest_findings, parse_json, read_json, read_manifest, require_keys, run_script,
+from devices import add_device_arguments, child_environment, choose_device
+from evidence import (
+    InputError,
+    manifest_findings,
+    parse_json,
+    read_json,
+    read_manifest,
+    require_keys,
+    run_script,
 )
+
+ROOT = Path(__file__).resolve().parent
 
 OWN_KEYS = ("condition", "seed", "loader")  # and loader.py: all that may differ between the runs of a study
 

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.dont_write_bytecode = True  # a cached module would be a file that the list does not name
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from evidence import InputError, read_json, require_keys, run_script  # noqa: E402
-from supplements import MANIFEST, folder_findings  # noqa: E402
+from bundles.archive import MANIFEST, folder_findings
+from evidence import InputError, read_json, require_keys, run_script
+
+HERE = Path(__file__).resolve().parent
 
 PARTS = "parts.json"
 COUNT = re.compile(r"^(\d+) checks, (\d+) failed$", re.MULTILINE)

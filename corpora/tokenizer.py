@@ -8,7 +8,6 @@ import numpy as np
 from corpora.shards import open_parquet, read_row_group
 from evidence import InputError, read_json, require_keys, write_atomic, write_json
 
-
 KINDS = {"bos": int, "pattern": str, "specials": dict, "vocabulary": int}  # of tokenizer.json
 
 

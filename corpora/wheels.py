@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from corpora.shards import write_shard
 from evidence import InputError, require_digest, sha256_bytes
 
-
 PIP_LINES = 8  # of its errors: the cause, without the traceback above it
 
 

@@ -22,14 +22,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from devices import add_device_arguments, choose_device
+from evidence import run_script
+from protocols.schema import read_evaluation
+from run_all import Stop
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT))
-
-from devices import add_device_arguments, choose_device  # noqa: E402
-from evidence import run_script  # noqa: E402
-from protocol import read_evaluation  # noqa: E402
-from run_all import Stop  # noqa: E402
 
 POPULATIONS = ("development", "confirmation")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from list_packer import ListPacker
 from test_loaders import CASE_1B, EVERY, LOADERS, streams
 
 from loaders import accounting, best_fit_crop, lossless, random_span, segment_first
 from loaders.accounting import ARRIVAL, START
+from tiny.list_packer import ListPacker
 
 
 def account(policy, lengths, sizes, seed=7):

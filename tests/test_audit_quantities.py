@@ -3,16 +3,16 @@
 Cases 1, 6 (what a loader keeps instead of discarding) and 12 of cases that tools of this kind got wrong.
 """
 
-import audited_study  # noqa: F401  (puts the scripts' folder on the path)
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from list_packer import ListPacker
 
-from audit_records import Unbalanced, audit, usable_buffer
 from loaders.accounting import ARRIVAL, COUNT, START
-from streams import POLICIES, batches_taken, make_packing, whole_stream
+from research.source_exclusion.audit_records import Unbalanced, audit, usable_buffer
+from research.source_exclusion.streams import POLICIES, batches_taken, make_packing, whole_stream
+from tiny import audited  # noqa: F401
+from tiny.list_packer import ListPacker
 
 CASE_1B = [9, 30, 14, 20, 6, 5, 12, 3, 25, 4, 40]  # the 40 keeps the second pass out of the way
 EDGES = [4, 12]

@@ -6,15 +6,13 @@ Cases 5, 9B (whole steps for all ranks) and hostile inputs of cases that tools o
 import json
 import runpy
 
-import audited_study
 import numpy as np
 import pytest
 
-import audit_inputs
-import audit_stream
-import streams
 from evidence import InputError, read_json, write_json
-from streams import counted_by_ranks, deal, rank_streams, whole_stream
+from research.source_exclusion import audit_inputs, audit_stream, streams
+from research.source_exclusion.streams import counted_by_ranks, deal, rank_streams, whole_stream
+from tiny import audited as audited_study
 
 
 def test_case_5_files_read_by_no_rank_and_by_several_are_listed():

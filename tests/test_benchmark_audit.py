@@ -1,18 +1,16 @@
 """The benchmark's account of streams on disk is exact and made in a process of its own, and what it checks can fail."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
 from evidence import Checks, InputError
 from loaders import best_fit_crop
 from loaders.accounting import ledger
+from research.source_exclusion import benchmark_audit
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "research/source_exclusion"))
-
-import benchmark_audit  # noqa: E402
 
 CAPACITY, BUFFER = 513, 100
 

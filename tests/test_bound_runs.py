@@ -1,9 +1,11 @@
 """A frozen result is the run of its condition and seed: swapped labels are found by what the runs hashed."""
 
 import pytest
+
 from evidence import format_manifest, read_json, read_manifest, sha256_bytes, write_json
-from frozen_lies import ROOT, copy_evidence, edit, relabel, reseal
-from research.matched_training import bound_runs, verify_training_table as verifier
+from research.matched_training import run_identity as bound_runs
+from research.matched_training import verify_training_table as verifier
+from tiny.lies import ROOT, copy_evidence, edit, relabel, reseal
 
 STUDIES = ("demo", "wheels")
 

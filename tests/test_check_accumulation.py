@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+
 import train
 from evidence import read_json
-
 from loaders import rows
 from research.batch_boundaries import check_accumulation
 from research.batch_boundaries.check_accumulation import LENGTHS, batch, difference, gradient, make_forward

@@ -1,14 +1,14 @@
 """The acceptance test holds for this project's batches; each planted fault is caught by the check named after it."""
 
-import evidence
 import numpy as np
 import pytest
 import torch
-import train
-from research.batch_boundaries import check_boundaries
 
-import acceptance
+import evidence
+import train
 from loaders.batches import IGNORED, effective_targets, pack_documents, pad_documents
+from research.batch_boundaries import boundary_probe as acceptance
+from research.batch_boundaries import check_boundaries
 
 CONTEXT_LEAKS = {"alone_equals_packed", "others_unchanged", "gradient_isolated", "repeated_document"}
 

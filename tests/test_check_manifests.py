@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-import check_manifests
 import pytest
+
+import check_manifests
 from evidence import InputError, format_manifest, read_manifest, run_script, sha256_bytes, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -3,13 +3,13 @@
 Random streams with many equal lengths, documents longer than a row, short batches and several passes.
 """
 
-import audited_study  # noqa: F401  puts the scripts' folder on the path
 import numpy as np
 import pytest
+
 from loaders import best_fit_crop, lossless
 from loaders.accounting import BOS, COUNT, ROW, START
-
-import packers
+from research.theorem import packers
+from tiny import audited  # noqa: F401
 
 WORLDS, ROWS = 80, 50
 

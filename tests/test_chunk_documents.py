@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import tiny_runs
-from evidence import InputError, read_json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import InputError, read_json
 from research.batch_boundaries import chunk_documents
 from research.batch_boundaries.chunk_documents import DESIGNS, account, one_document, total
+from tiny import runs as tiny_runs
 
 # Of the note's document, by hand: times an input, times a target.
 NOTE = {

@@ -2,27 +2,26 @@
 
 import re
 import shutil
-import sys
 from types import SimpleNamespace
 
-import confirmed_study
 import numpy as np
 import pytest
-from confirmed_study import COPIED, RESERVED, RUNS, STUDY
-from evidence import InputError, read_json, sha256_file, write_json
 from safetensors.torch import load_file, save_file
 
-import exclude_duplicates
-import freeze_protocol
-import gate
-import repetition
-import reserved
-import score_confirmation
-import verify_confirmation
-from research.matched_training.sealed import seal_hash, utc_now
-
-sys.path.insert(0, str(confirmed_study.ROOT / "research/source_windows"))
-import score_windows  # noqa: E402
+from evidence import InputError, read_json, sha256_file, write_json
+from research.confirmation import (
+    exclude_duplicates,
+    freeze_protocol,
+    gate,
+    repetition,
+    reserved,
+    score_confirmation,
+    verify_confirmation,
+)
+from research.sealed import seal_hash, utc_now
+from research.source_windows import score_windows
+from tiny import confirmed as confirmed_study
+from tiny.confirmed import COPIED, RESERVED, RUNS, STUDY
 
 PROTOCOL = f"research/confirmation/protocol_{STUDY}.json"
 BEGAN = f"runs/{STUDY}/report/confirmation_began.json"

@@ -4,15 +4,15 @@ import importlib
 
 import numpy as np
 import pytest
-import tiny_runs
-from evidence import InputError, read_json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import InputError, read_json
 from loaders import batches, document_masked
 from loaders.accounting import BOS, COUNT, ROW
 from research.batch_boundaries import count_targets
 from research.batch_boundaries.count_targets import LOADERS, Shape, account, update_record
+from tiny import runs as tiny_runs
 
 
 def counted(plan, shape, independent, fills):
@@ -127,7 +127,7 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
 def test_measured_layouts_have_the_same_targets_and_loss_and_grouping_saves_positions(tmp_path, capsys, monkeypatch):
     """On a tiny corpus; a layout that loses a document is told by its targets."""
     monkeypatch.syspath_prepend(count_targets.HERE)
-    import throughput
+    from research.batch_boundaries import throughput
 
     tiny_runs.write_corpus(tmp_path, "tiny")
     monkeypatch.setattr(throughput, "SMALL", {"layers": 1})

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch_boundaries import diagnose as script
 from evidence import InputError, read_json, run_script
+from research.batch_boundaries import diagnose as script
 
 HERE = Path(script.__file__).parent
 FROZEN = read_json(HERE / "collators.json")

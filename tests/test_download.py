@@ -13,7 +13,7 @@ from corpora.downloads import fetch_all, write_downloads
 from corpora.shards import write_shard
 from corpora.transfer import CHUNK_BYTES, Patience, WrongDigest, fetch
 from evidence import InputError, format_manifest, read_manifest
-from troubled_server import CONTENT, DIGEST, server  # noqa: F401, a fixture
+from tiny.server import CONTENT, DIGEST, server  # noqa: F401, a fixture
 
 QUICK = Patience(attempts=4, pause=0.01, timeout=0.5, longest_wait=5)
 

@@ -10,13 +10,12 @@ import subprocess
 import sys
 
 import pytest
-import tiny_study
-import tiny_windows
-from evidence import read_json, write_json
-from tiny_study import ROOT, wait_for
 
-sys.path.insert(0, str(ROOT / "research"))
-import evaluate  # noqa: E402
+from evidence import read_json, write_json
+from research import evaluate
+from tiny import repository as tiny_study
+from tiny import windows as tiny_windows
+from tiny.repository import ROOT, wait_for
 
 SCORING = ("verify_checkpoints", "score_confirmation", "score_windows")
 FROZEN, CHECKED, CONFIRMED = ["exclude_duplicates", "freeze_protocol"], ["verify_checkpoints"], ["score_confirmation"]

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import evidence
 import pytest
-from evidence import InputError
 from hypothesis import given
 from hypothesis import strategies as st
+
+import evidence
+from evidence import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 JSON = st.recursive(

@@ -10,12 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-import fetch_supplement
 import pytest
+
+import fetch_supplement
 from corpora.transfer import CHUNK_BYTES
 from evidence import InputError
-from tiny_supplement import BUNDLE, EXPECTED, arguments, content_of, names_in, published  # noqa: F401, a fixture
-from troubled_server import server  # noqa: F401, a fixture
+from tiny.server import server  # noqa: F401, a fixture
+from tiny.supplement import BUNDLE, EXPECTED, arguments, content_of, names_in, published  # noqa: F401, a fixture
 
 ROOT = Path(__file__).resolve().parents[1]
 

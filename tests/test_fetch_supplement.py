@@ -11,15 +11,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fetch_supplement
 import pytest
+
+import fetch_supplement
 from corpora.transfer import Patience
 from evidence import InputError
-from tiny_supplement import (  # noqa: F401, a fixture
-    BUNDLE, DIGEST, EXPECTED, FILES, TOP, arguments, content_of, make_bundle, make_tar, manifest_of, named_members,
-    names_in, published, sha256
+from tiny.server import PAGE, server  # noqa: F401, a fixture
+from tiny.supplement import (  # noqa: F401, a fixture
+    BUNDLE,
+    DIGEST,
+    EXPECTED,
+    FILES,
+    TOP,
+    arguments,
+    content_of,
+    make_bundle,
+    make_tar,
+    manifest_of,
+    named_members,
+    names_in,
+    published,
+    sha256,
 )
-from troubled_server import PAGE, server  # noqa: F401, a fixture
 
 ROOT = Path(__file__).resolve().parents[1]
 

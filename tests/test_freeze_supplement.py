@@ -14,11 +14,13 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 import check_manifests
 import freeze_supplement
-import pytest
-import supplements
+from bundles import archive as supplements
 from evidence import InputError, read_json, read_manifest, sha256_bytes, sha256_file, write_json
+from tiny import whole_repository
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKER = """\
@@ -55,6 +57,7 @@ def repository(tmp_path):
     root = tmp_path / "repository"
     write_files(root, FILES)
     for name in freeze_supplement.EACH:
+        (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     write_json(root / "manifests/supplement_v1.json", contents())
     return root
@@ -84,7 +87,7 @@ def test_every_supplement_of_this_repository_is_as_it_was_frozen():
 
 
 def test_every_module_that_a_file_of_version_1_imports_comes_with_it():
-    content = read_json(ROOT / "manifests/supplement_v1.json")
+    content = whole_repository.contents()
     names = set(freeze_supplement.gather(ROOT, content["contents"])[0])
     ours = {path.relative_to(ROOT).as_posix() for folders in ("", "[a-z]*/", "research/*/")
             for path in ROOT.glob(f"{folders}*.py")}
@@ -100,7 +103,7 @@ def test_every_module_that_a_file_of_version_1_imports_comes_with_it():
 
 
 def test_no_corpus_text_and_no_weights_are_listed():
-    content = read_json(ROOT / "manifests/supplement_v1.json")
+    content = whole_repository.contents()
     names = freeze_supplement.gather(ROOT, content["contents"])[0]
     allowed = (".py", ".json", ".npy", ".md", ".png", ".sha256", ".txt", ".cff", "LICENSE", "Makefile")
     assert [name for name in names if not name.endswith(allowed) or name.split("/")[0] in ("data", "runs")] == []

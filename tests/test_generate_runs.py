@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-import tiny_study
+
 from evidence import manifest_findings, read_json, read_manifest, sha256_file, write_json
+from tiny import repository as tiny_study
 
 RUNS = ["baseline_s43", "baseline_s44", "random_crop_s43", "random_crop_s44", "segmented_s43", "segmented_s44"]
 SHARED = {"train.py", "evidence.py", "loaders/accounting.py", "loaders/best_fit_crop.py", "loaders/rows.py"}

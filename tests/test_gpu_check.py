@@ -6,16 +6,15 @@ import sys
 import time
 from pathlib import Path
 
-import evidence
 import pytest
 import torch
+
+import evidence
 import train
+from research.matched_training import gpu_agreement, gpu_check
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "research/matched_training/gpu_check.py"
-sys.path.insert(0, str(SCRIPT.parent))
-import gpu_agreement  # noqa: E402
-import gpu_check  # noqa: E402
 
 PROTOCOL = evidence.read_json(ROOT / "protocols/climbmix.json")
 CPU = torch.device("cpu")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_runs
-from evidence import InputError, canonical_json, read_json
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from evidence import InputError, canonical_json, read_json
 from research.source_exclusion import check_length_histogram, freeze_length_histogram
+from tiny import runs as tiny_runs
 
 CAPACITY = read_json(Path(__file__).parents[1] / "protocols/demo.json")["packing"]["context"] + 1
 PAPER = check_length_histogram.HERE / "paper_thresholds.json"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from list_packer import ListPacker
 
 from loaders import best_fit_crop, lossless, random_span, segment_first
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, plan_sha256
+from tiny.list_packer import ListPacker
 
 MODULES = (best_fit_crop, random_span, segment_first, lossless)
 LOADERS = {module.__name__.rpartition(".")[2]: module for module in MODULES}

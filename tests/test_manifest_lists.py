@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 
-import evidence
 import pytest
+
+import evidence
 from evidence import InputError
 
 TOOLS = [["sha256sum"], ["shasum", "-a", "256"]]

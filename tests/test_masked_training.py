@@ -5,18 +5,18 @@ import math
 import shutil
 from types import SimpleNamespace
 
-import evidence
 import numpy as np
 import pytest
-import tiny_runs
 import torch
-import train
 from test_model import CPU, TINY, busy_model, random_ids
 from test_train import kill_after
 from torch._dynamo.testing import CompileCounter
 
+import evidence
+import train
 from loaders import accounting, best_fit_crop, document_masked, padded, rows
 from loaders.batches import IGNORED
+from tiny import runs as tiny_runs
 
 CONDITIONS = {"masked": "document_masked", "padded": "padded", "stream": "concatenated"}
 LENGTHS = [9, 30, 1, 14, 20, 6, 50, 2]

@@ -2,16 +2,15 @@
 
 import re
 
-import audited_study
 import numpy as np
 import pytest
 
-import match_stream
-import permute_order
 from evidence import InputError, read_json, write_json
 from loaders import best_fit_crop, random_span
 from loaders.accounting import ARRIVAL, START
-from streams import whole_stream
+from research.source_exclusion import match_stream, permute_order
+from research.source_exclusion.streams import whole_stream
+from tiny import audited as audited_study
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 import math
 
-import evidence
 import numpy as np
 import pytest
-import tiny_runs
 import torch
-import train
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import evidence
+import train
+from tiny import runs as tiny_runs
 
 CPU = torch.device("cpu")
 TINY = tiny_runs.protocol()

@@ -6,14 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-from evidence import InputError
 from hypothesis import given
 from hypothesis import strategies as st
-from research.source_exclusion import packing_checker
 
-import limits
-import packers
-import small_worlds
+from evidence import InputError
+from research.theorem import counterexamples as limits
+from research.theorem import packers, packing_checker
+from research.theorem import small_cases as small_worlds
 
 BUFFERS = [packers.UnsortedBuffer, packers.SortedBuffer]
 # Ten documents, and one of 1,000 tokens in place of the end of the stream: it fills the buffer and is never chosen.

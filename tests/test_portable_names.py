@@ -5,11 +5,12 @@ import tracemalloc
 from pathlib import PureWindowsPath
 
 import pytest
-from evidence import read_manifest
 from hypothesis import given
 from hypothesis import strategies as st
-from portable_names import LONGEST, name_findings
-from tiny_runs import ROOT
+
+from bundles.names import LONGEST, name_findings
+from evidence import read_manifest
+from tiny.runs import ROOT
 
 
 def test_every_list_in_the_repository_is_portable():

@@ -3,14 +3,13 @@
 import math
 import shutil
 
-import frozen_windows
 import numpy as np
 import pytest
-from evidence import InputError, read_json, write_json
-from frozen_windows import leaves, refreeze, with_other
 
-import rank_prefixes
-import verify_evaluation_summary
+from evidence import InputError, read_json, write_json
+from research.prefix_ranking import rank_prefixes, verify_evaluation_summary
+from tiny import frozen_windows
+from tiny.frozen_windows import leaves, refreeze, with_other
 
 ROWS = (3, 12)
 UNCHECKED = {"inputs", "study", "evaluation_plan"}

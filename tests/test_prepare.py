@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
 import prepare
 from corpora.parts import alone
 from corpora.tokenizer import load_encoding
 from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
-from protocol import require_prepared
-from test_corpora import MEMBERS, lines_of, member, tree, wheel
+from protocols.schema import require_prepared
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
 SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}

@@ -4,8 +4,9 @@ import copy
 from pathlib import Path
 
 import pytest
+
 from evidence import InputError, read_json, write_json
-from protocol import EVALUATION, check_protocol, read_evaluation, study_protocols
+from protocols.schema import EVALUATION, check_protocol, read_evaluation, study_protocols
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
 PROTOCOLS = {path.stem: read_json(path) for path in study_protocols(FOLDER)}

@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from research.source_exclusion import prove_retention
+
+from research.theorem import prove_retention
 
 
 def need_z3():

@@ -10,10 +10,10 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 
 import pytest
-from evidence import InputError, canonical_json
-from research.published_tables import verify_published_tables as verifier
 
-import formulas
+from evidence import InputError, canonical_json
+from research.published_tables import formulas
+from research.published_tables import verify_published_tables as verifier
 
 FILES = ("relations.json", "version_1.json", "version_2.json")
 STEPS = (1, 2, 3, *(10**power for power in range(1, 13)))

@@ -3,16 +3,15 @@
 import re
 import tomllib
 
-import audited_study  # noqa: F401  puts the scripts' folder on the path
-import evidence
 import pytest
-import train
-from research.matched_training import report
-from supplements import archive_bytes, read_folder
-from tiny_runs import ROOT
 
-import audit_stream
-import benchmark_audit
+import evidence
+import train
+from bundles.archive import archive_bytes, read_folder
+from research.matched_training import report
+from research.source_exclusion import audit_stream, benchmark_audit
+from tiny import audited  # noqa: F401
+from tiny.runs import ROOT
 
 WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()
 STUDIES = ("demo", "wheels")

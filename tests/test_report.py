@@ -1,14 +1,12 @@
 """The report compares trained runs with the frozen evidence: what no machine may change exactly, scores within a bound."""
 
 import copy
-import sys
+
+import pytest
 
 import evidence
-import pytest
-from tiny_runs import ROOT
-
-sys.path.insert(0, str(ROOT / "research/matched_training"))
-import report  # noqa: E402
+from research.matched_training import report
+from tiny.runs import ROOT
 
 FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
 PROTOCOL = ROOT / "protocols/demo.json"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resampling import bits_per_byte, interval, multiplicities, shuffled, units
+from research.resampling import bits_per_byte, interval, multiplicities, shuffled, units
 
 NATS = st.lists(st.floats(0, 4e4), min_size=1, max_size=30)
 

@@ -4,11 +4,10 @@ import copy
 
 import numpy as np
 import pytest
-from confirmed_study import ROOT  # puts the scripts' folder on the path
-from evidence import InputError, write_json
 
-import reserved
-import score_confirmation
+from evidence import InputError, write_json
+from research.confirmation import reserved, score_confirmation
+from tiny.confirmed import ROOT  # puts the scripts' folder on the path
 
 
 def small(first, last, targets=4, refill=(3, 3, 2, 4)):

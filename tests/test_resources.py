@@ -2,19 +2,18 @@
 
 import copy
 import json
-import sys
 from pathlib import Path
 
-import evidence
 import pytest
+
+import evidence
 import run_all
-import tiny_runs
+from research.resources import sum_resources
+from research.resources import verify_resources as verifier
+from tiny import runs as tiny_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "research/resources"
-sys.path.insert(0, str(HERE))
-import sum_resources  # noqa: E402
-import verify_resources as verifier  # noqa: E402
 
 FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
 CPU = {"kind": "cpu", "index": None, "uuid": None, "name": None}

@@ -10,9 +10,11 @@ import time
 from datetime import datetime
 
 import pytest
-import tiny_study
+
 from evidence import format_manifest, read_manifest, sha256_file
-from tiny_study import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
+from tiny import repository as tiny_study
+from tiny.repository import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
+
 
 def study(repository):
     return repository / "runs/demo"

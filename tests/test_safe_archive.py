@@ -11,11 +11,12 @@ import tarfile
 import tracemalloc
 import zipfile
 
-import fetch_supplement
 import pytest
-import safe_archive
-from tiny_supplement import FILES, TOP, bundle_members, make_bundle, make_tar, manifest_of, member, sha256
-from tiny_supplement import named_members as named
+
+import fetch_supplement
+from bundles import unpack as safe_archive
+from tiny.supplement import FILES, TOP, bundle_members, make_bundle, make_tar, manifest_of, member, sha256
+from tiny.supplement import named_members as named
 
 MB = 10**6
 
@@ -41,7 +42,7 @@ def test_a_sound_archive_is_read_in_every_tar_format(form):
     files = FILES | {f"{'long/' * 18}{'n' * 40}.json": b"{}"}
     folders = [member(TOP, kind=tarfile.DIRTYPE), member(f"{TOP}/deep/", kind=tarfile.DIRTYPE)]
     tar = make_tar([*folders, *bundle_members(files)], form)
-    found, top = read(gzip.compress(tar))
+    found, top = read(gzip.compress(tar, mtime=0))
     assert top == TOP and found == files | {"manifest.sha256": manifest_of(files)}
 
 
@@ -73,7 +74,7 @@ def test_a_sound_archive_is_read_in_every_tar_format(form):
 def test_one_harmful_member_refuses_the_whole_archive(tmp_path, monkeypatch, capsys, members, reason):
     form = tarfile.GNU_FORMAT if members[0][0].size < 0 else tarfile.PAX_FORMAT
     for order in (bundle_members() + members, members + bundle_members()):
-        printed = fetched(tmp_path, gzip.compress(make_tar(order, form), 1), monkeypatch, capsys)
+        printed = fetched(tmp_path, gzip.compress(make_tar(order, form), 1, mtime=0), monkeypatch, capsys)
         assert f"FAIL {tmp_path / 'a.tar.gz'}: refused: " in printed and reason in printed
         assert printed.replace("\n", "").isprintable()
 
@@ -87,7 +88,7 @@ def test_a_sparse_file_is_refused_however_it_is_written():
     pax = make_tar([member(f"{TOP}/s", b"x", pax_headers=headers)])
     for tar in (bytes(gnu), pax):
         with pytest.raises(safe_archive.Unsafe, match="supplement_v1/s': a link, device or sparse file"):
-            read(gzip.compress(tar))
+            read(gzip.compress(tar, mtime=0))
 
 
 def test_many_findings_are_named_up_to_ten_and_counted():
@@ -121,7 +122,7 @@ def pax_header(keys, size=None, kind=tarfile.XHDTYPE):
 ])
 def test_a_bomb_is_refused_by_the_bound_that_it_breaks_in_little_memory_and_few_words(
         tmp_path, monkeypatch, capsys, name, tar, reason):
-    data = gzip.compress(tar, 1)
+    data = gzip.compress(tar, 1, mtime=0)
     tracemalloc.start()
     printed = fetched(tmp_path, data, monkeypatch, capsys, "--folder-mb", "2", "--members", "50")
     peak = tracemalloc.get_traced_memory()[1]
@@ -133,15 +134,15 @@ def test_a_member_that_points_back_to_itself_ends_by_the_bound_on_members():
     """A negative size makes the next header the same one, for ever."""
     tar = make_tar([member(f"{TOP}/again", size=-1024)], tarfile.GNU_FORMAT)
     with pytest.raises(safe_archive.Unsafe, match="over 50 members|not a readable tar"):
-        read(gzip.compress(tar))
+        read(gzip.compress(tar, mtime=0))
 
 
 def test_bounds_are_the_last_allowed_value():
     tar = make_tar(named("x", "y"))
-    assert len(read(gzip.compress(tar), largest=len(tar), most=2)[0]) == 2
+    assert len(read(gzip.compress(tar, mtime=0), largest=len(tar), most=2)[0]) == 2
     for largest, most in [(len(tar) - 1, 2), (len(tar), 1)]:
         with pytest.raises(safe_archive.Unsafe):
-            read(gzip.compress(tar), largest, most)
+            read(gzip.compress(tar, mtime=0), largest, most)
 
 
 # -------------------------------------------------------------------------------------------- damage
@@ -163,10 +164,10 @@ BUNDLE, TAR = make_bundle(), make_tar(bundle_members())
     (BUNDLE[:10] + b"\xff" + BUNDLE[11:], "not a whole .tar.gz"),
     (BUNDLE[:-5] + b"\xff" + BUNDLE[-4:], "not a whole .tar.gz: CRC"), (BUNDLE + b"more", "not a whole .tar.gz"),
     (TAR, "not a whole .tar.gz"), (zipped(), "not a whole .tar.gz"), (b"<!DOCTYPE html>", "not a whole .tar.gz"),
-    (gzip.compress(b"x" * 2000), "not a readable tar"), (gzip.compress(bytes(10240)), "expected one folder"),
-    (gzip.compress(TAR + TAR), "not a readable tar: byte"),
-    (gzip.compress(TAR[:1024] + b"\xff" + TAR[1025:]), "not a readable tar: byte 1024 begins neither"),
-    (gzip.compress(TAR[:100_000]), "not a readable tar: unexpected end"),
+    (gzip.compress(b"x" * 2000, mtime=0), "not a readable tar"), (gzip.compress(bytes(10240), mtime=0), "expected one folder"),
+    (gzip.compress(TAR + TAR, mtime=0), "not a readable tar: byte"),
+    (gzip.compress(TAR[:1024] + b"\xff" + TAR[1025:], mtime=0), "not a readable tar: byte 1024 begins neither"),
+    (gzip.compress(TAR[:100_000], mtime=0), "not a readable tar: unexpected end"),
 ])
 def test_a_damaged_archive_is_never_read_as_a_shorter_one(data, reason):
     with pytest.raises(safe_archive.Unsafe, match=f"^a.tar.gz: refused: .*{reason}"):
@@ -186,7 +187,7 @@ def test_no_damage_of_a_header_is_an_unforeseen_error():
             total = sum(damaged[header:header + 148]) + 8 * 32 + sum(damaged[header + 156:header + 512])
             struct.pack_into("8s", damaged, header + 148, b"%06o\0 " % total)
         try:
-            files, _ = read(gzip.compress(bytes(damaged), 1))
+            files, _ = read(gzip.compress(bytes(damaged), 1, mtime=0))
             assert all(".." not in name.split("/") and not name.startswith("/") for name in files)
             outcomes["read"] += 1
         except safe_archive.Unsafe:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+
 from evidence import InputError, write_json
-from research.matched_training.sealed import read_sealed, seal_hash, write_sealed
+from research.sealed import read_sealed, seal_hash, write_sealed
 
 
 def sealed(path, time):

@@ -1,24 +1,20 @@
 """A repeated corpus is replayed exactly: first services, discards and states are those of a slow replay on lists."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
 from evidence import InputError, read_json, write_json
-from list_replay import SlowReplay, small_worlds
 from loaders import best_fit_crop, lossless
 from loaders.accounting import ARRIVAL, COUNT, ledger, protected
+from research.source_exclusion import replay, serve_repeated, service
+from research.source_exclusion.audit_records import Unbalanced
+from research.source_exclusion.streams import make_packing, whole_stream
+from tiny.list_replay import SlowReplay, small_worlds
+from tiny.runs import list_prepared
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "research/source_exclusion"))
-
-import replay  # noqa: E402
-import serve_repeated  # noqa: E402
-import service  # noqa: E402
-from audit_records import Unbalanced  # noqa: E402
-from streams import make_packing, whole_stream  # noqa: E402
-from tiny_runs import list_prepared  # noqa: E402
 
 LOADERS = {"baseline": best_fit_crop, "lossless": lossless}
 

@@ -4,10 +4,10 @@ import base64
 
 import numpy as np
 import pytest
-from evidence import InputError, read_json, write_json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import InputError, read_json, write_json
 from research.batch_boundaries import show_batch
 
 BOS, EOS, PAD, X, Y, Z = 256, 257, 258, *map(ord, "xyz")

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import audited_study  # noqa: F401  puts the scripts' folder on the path
 from evidence import read_json
-
-from limits import LIMITS, smallest_witness
+from research.theorem.counterexamples import LIMITS, smallest_witness
+from tiny import audited  # noqa: F401
 
 HERE = Path(__file__).resolve().parents[1] / "research/source_exclusion"
 

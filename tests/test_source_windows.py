@@ -1,22 +1,18 @@
 """Windows are drawn, cut, scored and compared as stated, and a confirmation is not scored through a closed gate."""
 
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_windows
+
 from evidence import InputError, read_json, write_json
-from tiny_runs import CONTEXT, VOCABULARY
+from research.source_windows import analyse_windows, score_windows, select_windows
+from research.source_windows import windows as windows_module
+from tiny import windows as tiny_windows
+from tiny.runs import CONTEXT, VOCABULARY
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "research/source_windows"
-sys.path.insert(0, str(SCRIPTS))
-
-import analyse_windows  # noqa: E402
-import score_windows  # noqa: E402
-import select_windows  # noqa: E402
-import windows as windows_module  # noqa: E402
 
 NAMES = ["34-50", "51-80"]
 
@@ -100,7 +96,8 @@ def test_selecting_again_after_deleting_writes_the_same_bytes(root):
 
 def test_padded_windows_lose_what_they_lose_alone_without_padding(root):
     import torch
-    from research.matched_training.saved_runs import SavedRun
+
+    from research.saved_runs import SavedRun
 
     record, table, _, lengths = selected(root)
     forward = SavedRun(root / "runs/tiny/segmented_s44", "cpu").forward()

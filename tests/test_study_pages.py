@@ -1,21 +1,16 @@
 """The pages of the questions state of each study what its frozen evidence says."""
 
 import copy
-import sys
 
 import numpy as np
 import pytest
+
 from evidence import read_json, read_manifest, sha256_file
-from tiny_runs import ROOT
-
-for folder in ("confirmation", "source_windows", "prefix_ranking", "summary", "matched_training"):
-    sys.path.insert(0, str(ROOT / "research" / folder))
-
-import sections  # noqa: E402
-import summarise  # noqa: E402
-from research.confirmation.check_untouched import seen_finding  # noqa: E402
-from research.confirmation.score_confirmation import score_table  # noqa: E402
-from research.matched_training.verify_training_table import table  # noqa: E402
+from research.confirmation.check_untouched import seen_finding
+from research.confirmation.score_confirmation import score_table
+from research.matched_training.verify_training_table import table
+from research.summary import sections, summarise
+from tiny.runs import ROOT
 
 RESEARCH = ROOT / "research"
 

@@ -3,19 +3,16 @@
 import copy
 import re
 import shutil
-import sys
 
-import check_manifests
 import numpy as np
 import pytest
-from evidence import InputError, read_manifest
 from matplotlib.image import imread, imsave
-from tiny_runs import ROOT
 
-sys.path.insert(0, str(ROOT / "research/summary"))
-import drawing  # noqa: E402
-import sections  # noqa: E402
-import summarise  # noqa: E402
+import check_manifests
+from evidence import InputError, read_manifest
+from research import drawing
+from research.summary import sections, summarise
+from tiny.runs import ROOT
 
 PAGE = (ROOT / "research/summary/wheels.md").read_text(encoding="utf-8")
 

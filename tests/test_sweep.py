@@ -4,10 +4,11 @@ import copy
 import json
 
 import pytest
+
 from evidence import InputError, read_json, sha256_file, write_json
-from protocol import study_protocols
+from protocols.schema import study_protocols
 from research.matched_training import sweep
-from tiny_runs import ROOT
+from tiny.runs import ROOT
 
 BASE = read_json(ROOT / "protocols/wheels.json")
 SETTINGS = sweep.read_sweep(ROOT / "protocols/candidates_wheels.json")

@@ -4,20 +4,20 @@ import base64
 import json
 import random
 import shutil
-import sys
 from pathlib import Path
 
-import evidence
 import numpy as np
 import pytest
-import tiny_runs
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import evidence
+from research.token_bytes import audit_token_bytes as audit
+from research.token_bytes import verify_token_bytes as verifier
+from tiny import runs as tiny_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "research/token_bytes"
-sys.path.insert(0, str(HERE))
-import audit_token_bytes as audit  # noqa: E402
-import verify_token_bytes as verifier  # noqa: E402
 
 EURO, GRIN, SPACED = "€".encode(), "😀".encode(), " é".encode()
 # Made by hand: token, class, length of its text when decoded alone.

@@ -7,11 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import regex
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corpora.shards import write_shard
-from corpora.tokenizer import build_tokenizer, format_ranks, load_encoding, make_encoding, read_tokenizer, train_ranks
-from corpora.tokenizer import training_texts
+from corpora.tokenizer import (
+    build_tokenizer,
+    format_ranks,
+    load_encoding,
+    make_encoding,
+    read_tokenizer,
+    train_ranks,
+    training_texts,
+)
 from corpora.tokens import encode_text
 from evidence import InputError
 

@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-import evidence
 import numpy as np
 import pytest
-import tiny_runs
+
+import evidence
 from loaders import rows
 from loaders.accounting import plan_sha256
+from tiny import runs as tiny_runs
 
 KEPT = ("model.safetensors", "evaluation_rows.npy")
 SCORED = ("score", "digests")

@@ -4,8 +4,9 @@ A real HTTP server on this machine (troubled_server.py); ISO 8859-1 has digits t
 """
 
 import pytest
+
 from corpora.transfer import Patience, fetch
-from troubled_server import CONTENT, DIGEST, server  # noqa: F401, a fixture
+from tiny.server import CONTENT, DIGEST, server  # noqa: F401, a fixture
 
 
 @pytest.mark.parametrize("text", ["\xb2", "9" * 5000, "9" * 16, "-1", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"])

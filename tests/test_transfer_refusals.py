@@ -5,12 +5,13 @@ A real HTTP server on this machine (troubled_server.py).
 
 import os
 
-import fetch_supplement
 import pytest
+
+import fetch_supplement
 from corpora.transfer import Patience, fetch
 from evidence import InputError
-from tiny_supplement import arguments, names_in, published  # noqa: F401, a fixture
-from troubled_server import CONTENT, DIGEST, server  # noqa: F401, a fixture
+from tiny.server import CONTENT, DIGEST, server  # noqa: F401, a fixture
+from tiny.supplement import arguments, names_in, published  # noqa: F401, a fixture
 
 
 def get(server, folder):  # noqa: F811

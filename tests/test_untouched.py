@@ -1,21 +1,14 @@
 """What a sweep had scored of the reserved documents is found, by hand-made numbers, and no other list passes for it."""
 
 import shutil
-import sys
 
 import numpy as np
 import pytest
-import swept_study
+
 from evidence import InputError, read_json, sha256_file, write_json
-from tiny_runs import ROOT, list_prepared
-
-sys.path.insert(0, str(ROOT / "research/confirmation"))
-
-import check_untouched  # noqa: E402
-import freeze_protocol  # noqa: E402
-import reserved  # noqa: E402
-import seen  # noqa: E402
-import verify_seen  # noqa: E402
+from research.confirmation import check_untouched, freeze_protocol, reserved, seen, verify_seen
+from tiny import swept as swept_study
+from tiny.runs import ROOT, list_prepared
 
 SEEN, FOLDER = "research/confirmation/seen_tiny.json", ROOT / "research/confirmation"
 

@@ -13,15 +13,15 @@ import sys
 import tarfile
 from pathlib import Path
 
-import made_up_supplement
 import numpy as np
 import pytest
-import supplements
-import verify_all
-from evidence import format_manifest, read_json, sha256_file, write_json
-from frozen_arrays import npy_bytes
 
 import freeze_supplement
+import verify_all
+from bundles import archive as supplements
+from evidence import format_manifest, read_json, sha256_file, write_json
+from research.frozen_arrays import npy_bytes
+from tiny import whole_repository as made_up_supplement
 
 CLAIMS = {  # part: {evidence file: (a number that the part derives or holds against another, how it is named)}
     "length histogram": {
@@ -166,7 +166,7 @@ def test_with_the_archive_alone_everything_holds_and_the_folder_is_left_as_it_wa
 
 
 def test_the_parts_tried_here_are_parts_of_version_1():
-    names = [part["name"] for part in read_json(made_up_supplement.ROOT / "manifests/supplement_v1.json")["parts"]]
+    names = [part["name"] for part in made_up_supplement.contents()["parts"]]
     assert set(made_up_supplement.PARTS) <= set(names) and len(names) == len(set(names))
     assert all(len(name) < verify_all.WIDTH for name in names)
 
@@ -270,14 +270,14 @@ def test_a_flipped_byte_of_the_list_itself_never_holds(copy, number):
 
 def test_a_damaged_file_ends_the_whole_command_with_1_and_is_named(copy):
     keep_parts(copy, "length histogram")
-    path = copy / "research/source_exclusion/limits.py"
+    path = copy / "research/theorem/counterexamples.py"
     path.write_bytes(path.read_bytes() + b"#")
     code, printed = verify(copy)
     assert code == 1 and "1 hold, 1 failed" in printed
-    assert "files: research/source_exclusion/limits.py: changed" in printed
+    assert "files: research/theorem/counterexamples.py: changed" in printed
 
 
-@pytest.mark.parametrize("name", ["evidence.py", "supplements.py", "verify_all.py"])
+@pytest.mark.parametrize("name", ["evidence.py", "bundles/archive.py", "verify_all.py"])
 def test_a_broken_module_of_the_command_itself_is_named_and_does_not_hold(copy, name):
     data = (copy / name).read_bytes()
     (copy / name).write_bytes(data[:-1] + b"(\n")

@@ -6,10 +6,10 @@ import random
 import re
 import shutil
 
-import check_manifests
 import pytest
-from evidence import InputError, canonical_json, read_json, read_manifest
 
+import check_manifests
+from evidence import InputError, canonical_json, read_json, read_manifest
 from research.batch_boundaries import verify_batch_boundaries
 
 HERE = verify_batch_boundaries.HERE

@@ -5,12 +5,12 @@ import random
 import re
 
 import pytest
-from evidence import Checks, InputError
-from frozen_lies import copy_evidence, edit
 
-import audited_study  # noqa: F401  its import puts the scripts on the path
-import verify_ledgers
-from rebuilt_ledgers import longest
+from evidence import Checks, InputError
+from research.source_exclusion import verify_ledgers
+from research.source_exclusion.rebuilt_ledgers import longest
+from tiny import audited  # noqa: F401
+from tiny.lies import copy_evidence, edit
 
 # What only the lengths give; everything else of an audit is decided by the rest of it.
 UNBOUND = re.compile(r"usable_buffer|first_over_capacity_start|crops|selections|shortest|"

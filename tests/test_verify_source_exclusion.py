@@ -7,19 +7,21 @@ import re
 import shutil
 import sys
 
-import audited_study
 import numpy as np
 import pytest
 
-import audit_stream
-import freeze_length_histogram
-import permute_order
-import recount
-import serve_repeated
-import verify_source_exclusion
 from evidence import Checks, read_json, write_json
-from streams import POLICIES
-from verify_source_exclusion import compare, expected_of, leaves
+from research.source_exclusion import (
+    audit_stream,
+    freeze_length_histogram,
+    permute_order,
+    recount,
+    serve_repeated,
+    verify_source_exclusion,
+)
+from research.source_exclusion.streams import POLICIES
+from research.source_exclusion.verify_source_exclusion import compare, expected_of, leaves
+from tiny import audited as audited_study
 
 FROZEN = ["length_histogram_tiny", "paper_thresholds", "permutations_tiny", "repeated_tiny", "served_tiny",
           "served_tiny_lossless", "tiny"]
@@ -155,6 +157,6 @@ def test_the_verifier_imports_nothing_that_it_checks():
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imported.add(node.module)
-    allowed = {"numpy", "evidence", "recount", "recount_records", "recount_served", "rebuilt_ledgers",
-               "rebuilt_services"}
-    assert "recount" in imported and imported - set(sys.stdlib_module_names) <= allowed
+    own = ("recount", "recount_records", "recount_served", "rebuilt_ledgers", "rebuilt_services")
+    allowed = {"numpy", "evidence", "research.source_exclusion", *(f"research.source_exclusion.{name}" for name in own)}
+    assert "research.source_exclusion.recount" in imported and imported - set(sys.stdlib_module_names) <= allowed

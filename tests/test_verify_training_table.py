@@ -4,6 +4,7 @@ import copy
 import math
 
 import pytest
+
 from evidence import InputError, canonical_json, sha256_bytes, write_json
 from research.matched_training import verify_training_table as verifier
 

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import frozen_windows
 import numpy as np
 import pytest
-from evidence import read_json, write_json
-from frozen_windows import leaves, refreeze, with_other
 
-import verify_window_evidence
+from evidence import read_json, write_json
+from research.source_windows import verify_window_evidence
+from tiny import frozen_windows
+from tiny.frozen_windows import leaves, refreeze, with_other
 
 NAMES = ("lengths", "windows", "counts", "nats")
 UNCHECKED = {"inputs", "study", "bos"}  # they stand for files that are not opened, and enter no number
@@ -50,10 +50,13 @@ def test_sound_evidence_holds_and_every_part_is_looked_at(frozen, capsys):
 
 
 def test_it_runs_alone_beside_a_copy_of_evidence_py_and_without_torch(frozen, copy):
-    for source in ("research/source_windows/verify_window_evidence.py", "research/source_windows/rebuilt_windows.py",
-                   "evidence.py"):
-        shutil.copy(frozen_windows.ROOT / source, copy.parent)
-    command = [sys.executable, "-X", "importtime", str(copy.parent / "verify_window_evidence.py")]
+    place, question = copy.parent / "alone", "research/source_windows"
+    for source in (f"{question}/verify_window_evidence.py", f"{question}/rebuilt_windows.py", "evidence.py"):
+        (place / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(frozen_windows.ROOT / source, place / source)
+    for frozen_file in copy.parent.glob("*.*"):
+        shutil.copy(frozen_file, place / question)
+    command = [sys.executable, "-X", "importtime", str(place / question / "verify_window_evidence.py")]
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=copy.parent, env=clean)
     assert done.returncode == 0 and "0 failed" in done.stdout, done.stdout + done.stderr[-500:]

@@ -2,22 +2,18 @@
 
 import copy
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_runs
-import tiny_windows
+
 from evidence import InputError, write_json
+from research.resampling import units
+from research.source_windows import contrasts, select_windows, windows
+from tiny import runs as tiny_runs
+from tiny import windows as tiny_windows
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "research/source_windows"
-sys.path.insert(0, str(SCRIPTS))
-
-import contrasts  # noqa: E402
-import select_windows  # noqa: E402
-import windows  # noqa: E402
-from resampling import units  # noqa: E402
 
 
 def test_another_seed_draws_others_and_an_excluded_document_is_never_drawn():

@@ -5,11 +5,22 @@ import copy
 import numpy as np
 import torch
 
-from acceptance import (
-    ROUNDING, VISIBLE, fed, gradients, largest, logits, others_logits, packed, relative, replaced_first, spans, update,
+from loaders.batches import IGNORED, PADDING, Batch, effective_targets, pad_documents, require_unshifted
+from research.batch_boundaries.boundary_probe import (
+    ROUNDING,
+    VISIBLE,
+    fed,
+    gradients,
+    largest,
+    logits,
+    others_logits,
+    packed,
+    relative,
+    replaced_first,
+    spans,
+    update,
     without_segments,
 )
-from loaders.batches import IGNORED, PADDING, Batch, effective_targets, pad_documents, require_unshifted
 
 # ----------------------------------------------------------------- checks of independent documents
 

@@ -28,13 +28,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import Checks, freeze_json, run_script
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import Checks, freeze_json, run_script  # noqa: E402
 
 CASES = {
     "note": {"targets": [2, 8], "nats": [2, 24], "by_target": 2.6, "by_microbatch": 2.0},
@@ -96,7 +96,7 @@ def documents():
 
 
 def make_forward(precision):
-    from small_models import small_forward
+    from research.batch_boundaries.small_models import small_forward
 
     return small_forward(MODEL, VOCABULARY, CONTEXT, precision, chunk=7)
 

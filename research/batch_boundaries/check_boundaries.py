@@ -19,11 +19,12 @@ import functools
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import InputError, first_difference, input_list, read_json, run_script, write_json
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from evidence import InputError, first_difference, input_list, read_json, run_script, write_json  # noqa: E402
 
 FROZEN, PROTOCOL = HERE / "boundaries.json", ROOT / "protocols/demo.json"
 BOS, EOS, VOCABULARY, CONTEXT, UPDATES, MICROBATCH = 256, 257, 258, 160, 60, 4
@@ -60,6 +61,7 @@ def randomised(forward):
 def trained_here(protocol, documents):
     """A tiny model trained for a few seconds on independent documents, by the trainer's own parts."""
     import numpy as np
+
     import train
     from loaders import document_masked, rows
 
@@ -85,7 +87,7 @@ def trained_here(protocol, documents):
 
 def subject_here():
     """The tiny model trained here, and three lines of arithmetic."""
-    from acceptance import Subject
+    from research.batch_boundaries.boundary_probe import Subject
 
     protocol, documents = read_json(PROTOCOL), lines()
     random = forward_of({**protocol["model"], **TINY}, protocol["training"], VOCABULARY, CONTEXT, 43)
@@ -97,8 +99,9 @@ def subject_of(run):
     """The trained model of a run directory in float64, and its first three validation documents under a third row."""
     import numpy as np
     import safetensors.torch
-    from acceptance import Subject
+
     from loaders.rows import text_offsets
+    from research.batch_boundaries.boundary_probe import Subject
 
     config = read_json(run / "config.json")
     if not (run / "model.safetensors").is_file():
@@ -120,8 +123,8 @@ def subject_of(run):
 
 def check(record, subject, semantics, way=None):
     """Make the checks of one declared semantics; the names of those that are not applied."""
-    import boundary_checks as checks
-    from acceptance import STREAM, Way
+    from research.batch_boundaries import boundary_checks as checks
+    from research.batch_boundaries.boundary_probe import STREAM, Way
 
     continuous = semantics == "continuous"
     applied = (checks.STREAMS if continuous else checks.INDEPENDENCE) + checks.COMMON
@@ -158,7 +161,8 @@ def main(argv=None):
         parser.error("--freeze is for the default model and both semantics")
     import numpy as np
     import torch
-    from acceptance import Record
+
+    from research.batch_boundaries.boundary_probe import Record
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

@@ -23,11 +23,12 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path, PurePosixPath
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import Checks, InputError, freeze_json, run_script, sha256_file
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT)]
-
-from evidence import Checks, InputError, freeze_json, run_script, sha256_file  # noqa: E402
 
 EXAMPLES = 3
 SPLITS = ("train", "validation")

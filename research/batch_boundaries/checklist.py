@@ -6,8 +6,15 @@ options, and returns (status, reason, counts).
 
 import numpy as np
 
-from find_documents import boundaries_of, leaks, runs_of, sort_predictions, times_read, tokens_of
 from loaders.batches import IGNORED
+from research.batch_boundaries.trace_tokens import (
+    boundaries_of,
+    leaks,
+    runs_of,
+    sort_predictions,
+    times_read,
+    tokens_of,
+)
 
 OK, FAIL, UNKNOWN, UNAPPLIED = "ok", "FAIL", "cannot tell", "not applied"
 

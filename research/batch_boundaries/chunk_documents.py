@@ -27,15 +27,16 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+from tabulate import tabulate
+
+from evidence import InputError, freeze_json, run_script
+from research.batch_boundaries.study_lengths import read_counts, read_protocol, study_counts
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-from tabulate import tabulate  # noqa: E402
-
-from evidence import InputError, freeze_json, run_script  # noqa: E402
-from study_lengths import read_counts, read_protocol, study_counts  # noqa: E402
 
 NOTE = {"length": 10, "block": 4, "stride": 2}
 

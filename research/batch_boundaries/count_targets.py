@@ -25,16 +25,17 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+from tabulate import tabulate
+
+from evidence import InputError, freeze_json, run_script
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, arrived_documents, row_targets
+from research.batch_boundaries.study_lengths import read_counts, read_protocol, study_counts
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-from tabulate import tabulate  # noqa: E402
-
-from evidence import InputError, freeze_json, run_script  # noqa: E402
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, arrived_documents, row_targets  # noqa: E402
-from study_lengths import read_counts, read_protocol, study_counts  # noqa: E402
 
 LOADERS = ("best_fit_crop", "concatenated", "document_masked", "padded")
 SHARE = Fraction(3, 4)
@@ -201,7 +202,7 @@ def main(argv=None):
         print_loader(name, record, shape)
     print_summary(content["loaders"], content["nominal"])
     if options.measure:
-        from throughput import measure
+        from research.batch_boundaries.throughput import measure
 
         print()
         return measure(options.data / options.study, read_protocol(options.study))

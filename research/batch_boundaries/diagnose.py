@@ -31,10 +31,9 @@ import sys
 import traceback
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import InputError, read_json, run_script, write_json  # noqa: E402
+from evidence import InputError, read_json, run_script, write_json
 
 
 def load_function(name):
@@ -127,9 +126,9 @@ def diagnose(function, documents, options):
 
     options: bos, eos, pad, added, convention, semantics (parse_arguments).
     """
-    from batch_forms import read_batches
-    from checklist import check_all
-    from find_documents import read_documents
+    from research.batch_boundaries.checklist import check_all
+    from research.batch_boundaries.read_batches import read_batches
+    from research.batch_boundaries.trace_tokens import read_documents
 
     try:
         returned = function(handed_over(documents, options.added, options.bos, options.eos))

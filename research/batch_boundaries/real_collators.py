@@ -18,11 +18,12 @@ import os
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from diagnose import count_statuses, diagnose, make_documents  # noqa: E402
-from evidence import InputError, freeze_json, run_script  # noqa: E402
+from evidence import InputError, freeze_json, run_script
+from research.batch_boundaries.diagnose import count_statuses, diagnose, make_documents
+
+HERE = Path(__file__).resolve().parent
 
 PINNED = {"transformers": "4.57.1", "trl": "1.16.0"}
 BOS, EOS, PAD, VOCABULARY = 1, 2, 0, 64

@@ -25,16 +25,23 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+from tabulate import tabulate
+
+from evidence import InputError, freeze_json, run_script
+from loaders.batches import (
+    IGNORED,
+    PADDING,
+    allowed,
+    effective_targets,
+    pack_documents,
+    pad_documents,
+    require_unshifted,
+)
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-from tabulate import tabulate  # noqa: E402
-
-from evidence import InputError, freeze_json, run_script  # noqa: E402
-from loaders.batches import (  # noqa: E402
-    IGNORED, PADDING, allowed, effective_targets, pack_documents, pad_documents, require_unshifted)
 
 NOTE = ("xy", "z")
 DRAWN = 64

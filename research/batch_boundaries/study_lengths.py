@@ -6,7 +6,7 @@ import numpy as np
 
 from evidence import InputError, sha256_file
 from loaders.accounting import positive_integers
-from protocol import find_protocol, prepared_file
+from protocols.schema import find_protocol, prepared_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

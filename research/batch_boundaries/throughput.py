@@ -16,8 +16,8 @@ from evidence import Checks, read_json
 from loaders import padded
 from loaders.accounting import ARRIVAL
 from loaders.batches import effective_targets, pack_documents, pad_documents, shifted
-from small_models import small_forward
-from study_lengths import read_counts
+from research.batch_boundaries.small_models import small_forward
+from research.batch_boundaries.study_lengths import read_counts
 
 DOCUMENTS, MICROBATCH, GROUP, ROUNDS = 96, 4, 32, 3
 SMALL = {"layers": 2, "width": 64}

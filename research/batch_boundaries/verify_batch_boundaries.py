@@ -20,12 +20,12 @@ import argparse
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import recount_batches  # noqa: E402
-import recount_tools  # noqa: E402
-from evidence import Checks, InputError, read_json, read_manifest, run_script, sha256_file  # noqa: E402
+from evidence import Checks, InputError, read_json, read_manifest, run_script, sha256_file
+from research.batch_boundaries import recount_batches, recount_tools
+
+HERE = Path(__file__).resolve().parent
 
 REQUIRED = ("accumulation.json", "batch_note.json", "chunking_note.json")
 

@@ -21,16 +21,18 @@ import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import first_difference, freeze_json, input_list, read_json, require_digest, run_script  # noqa: E402
+from evidence import first_difference, freeze_json, input_list, read_json, require_digest, run_script
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def differences(study, contrasts, without=()):
     """{run: bits per byte minus its baseline's} of the frozen rows, less the rows `without`, as in the official score;
     None when no row is left."""
     import numpy as np
+
     from train import summarise
 
     path, frozen = study.evidence / f"rows_{study.name}.npy", read_json(study.evidence / f"{study.name}.json")["rows"]
@@ -44,7 +46,7 @@ def differences(study, contrasts, without=()):
 
 def inputs(study):
     """Paths of the files that the evidence is made from."""
-    from seen import candidates_path
+    from research.confirmation.seen import candidates_path
 
     beside = [study.evidence / name.format(study.name) for name in ("protocol_{}.json", "{}.json", "rows_{}.npy")]
     data = [study.data(f"validation/{name}.npy") for name in ("lengths", "refill")]
@@ -54,8 +56,8 @@ def inputs(study):
 def collect(study):
     """The evidence."""
     from loaders.accounting import ARRIVAL, plan_sha256
-    from reserved import reserved_stream
-    from seen import account, scored_streams, shared
+    from research.confirmation.reserved import reserved_stream
+    from research.confirmation.seen import account, scored_streams, shared
 
     scored, (_, lengths, refill) = scored_streams(study), study.validation()
     stream = reserved_stream(study, lengths, refill, study.excluded())
@@ -120,7 +122,7 @@ def main(argv=None):
     parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
-    from reserved import Study
+    from research.confirmation.reserved import Study
 
     study = Study(options.study, options.root)
     evidence, path = collect(study), study.evidence / f"seen_{options.study}.json"

@@ -17,10 +17,11 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import InputError, freeze_json, input_list, run_script, sha256_bytes  # noqa: E402
+from evidence import InputError, freeze_json, input_list, run_script, sha256_bytes
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def shard_documents(path, column):
@@ -80,7 +81,7 @@ def main(argv=None):
     parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
-    from reserved import Study
+    from research.confirmation.reserved import Study
 
     study = Study(options.study, options.root)
     content = exclusions(study)

@@ -17,10 +17,11 @@ import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import InputError, run_script  # noqa: E402
+from evidence import InputError, run_script
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(argv=None):
@@ -28,10 +29,10 @@ def main(argv=None):
     parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
-    import gate
-    from reserved import Study
-    from research.matched_training.sealed import write_sealed
-    from seen import require_unseen
+    from research.confirmation import gate
+    from research.confirmation.reserved import Study
+    from research.confirmation.seen import require_unseen
+    from research.sealed import write_sealed
 
     study = Study(options.study, options.root)
     path = gate.protocol_path(study)

@@ -8,9 +8,9 @@ the runs be another than the protocol names, and the checks be younger than the 
 """
 
 from evidence import InputError, first_difference, input_list, read_json, require_keys, write_json
-from research.matched_training.saved_runs import baseline_of, file_digests, require_unchanged, run_names
-from research.matched_training.sealed import read_sealed, utc_now
-from reserved import audit
+from research.confirmation.reserved import audit
+from research.saved_runs import baseline_of, file_digests, require_unchanged, run_names
+from research.sealed import read_sealed, utc_now
 
 DATA = ("tokenizer/tokenizer.json", "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy",
         "validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy")

@@ -1,7 +1,7 @@
 """Does a scoring repeat an earlier one, which stands?"""
 
 from evidence import first_difference
-from research.matched_training.saved_runs import TOLERANCE
+from research.saved_runs import TOLERANCE
 
 MEASURED = ("began_at", "seconds", "environment")
 COUNTED = ("rows", "supplied_bytes", "raw_bytes", "targets")

@@ -20,12 +20,13 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import first_difference, read_json, run_script, sha256_bytes, write_atomic, write_json  # noqa: E402
-from repetition import compare, lasting  # noqa: E402
+from devices import add_device_arguments, reserve_device
+from evidence import first_difference, read_json, run_script, sha256_bytes, write_atomic, write_json
+from research.confirmation.repetition import compare, lasting
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Watched:
@@ -41,8 +42,8 @@ class Watched:
 
 def score_run(study, name, plan, device):
     """(entry in the evidence, row statistics float64 (rows, 4)) of one saved model."""
-    from reserved import Fingerprint
-    from research.matched_training.saved_runs import SavedRun
+    from research.confirmation.reserved import Fingerprint
+    from research.saved_runs import SavedRun
 
     saved = SavedRun(study.root / "runs" / study.name / name, device)
     tokens, lengths, _ = study.validation()
@@ -88,17 +89,18 @@ def keep(path, evidence, rows_bytes):
 
 def freeze(study, evidence, rows_bytes):
     """Copy the evidence beside this script; a frozen copy that differs is refused, and nothing is written."""
-    from frozen_arrays import freeze as freeze_arrays
+    from research.frozen_arrays import freeze as freeze_arrays
 
     freeze_arrays(study.evidence / f"{study.name}.json", evidence, {f"rows_{study.name}.npy": rows_bytes})
 
 
 def score_all(study, protocol, device):
     """({run: entry}, bytes of the row statistics as .npy, time at which the first scoring ever began)."""
-    import gate
     import numpy as np
-    from frozen_arrays import npy_bytes
-    from reserved import reserved_stream
+
+    from research.confirmation import gate
+    from research.confirmation.reserved import reserved_stream
+    from research.frozen_arrays import npy_bytes
 
     _, lengths, refill = study.validation()
     plan = reserved_stream(study, lengths, refill, protocol["content"]["excluded"]).plan
@@ -116,9 +118,9 @@ def main(argv=None):
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
     options = parser.parse_args(argv)
     device = reserve_device(options)
-    import gate
-    from reserved import Study
-    from research.matched_training.saved_runs import device_facts
+    from research.confirmation import gate
+    from research.confirmation.reserved import Study
+    from research.saved_runs import device_facts
 
     study = Study(options.study, options.root)
     protocol, checkpoints = gate.require_open(study)

@@ -7,8 +7,8 @@ import numpy as np
 
 from evidence import InputError
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, plan_sha256
+from research.confirmation.reserved import plan_rows
 from research.matched_training.sweep import candidate_protocol, read_sweep
-from reserved import plan_rows
 
 
 def candidates_path(study):

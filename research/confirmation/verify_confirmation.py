@@ -23,16 +23,22 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import (
+    Checks,
+    InputError,
+    canonical_json,
+    read_json,
+    run_script,
+    sha256_bytes,
+)
+from research.confirmation import repack
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-import repack  # noqa: E402
-from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, read_json, run_script, sha256_bytes,
-)
 
 DATA = ("validation/tokens.npy", "validation/lengths.npy", "validation/refill.npy", "tokenizer/tokenizer.json",
         "tokenizer/bytes_supplied.npy", "tokenizer/bytes_raw.npy")

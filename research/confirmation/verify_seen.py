@@ -20,14 +20,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import Checks, InputError, read_json, run_script, sha256_bytes
+from research.confirmation import repack
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-import repack  # noqa: E402
-from evidence import Checks, InputError, read_json, run_script, sha256_bytes  # noqa: E402
 
 
 class Evidence:

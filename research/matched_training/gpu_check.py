@@ -25,13 +25,14 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from devices import add_device_arguments, reserve_device
+from evidence import InputError, freeze_json, input_list, run_script, write_json
+from protocols.schema import find_protocol
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import InputError, freeze_json, input_list, run_script, write_json  # noqa: E402
-from protocol import find_protocol  # noqa: E402
 
 # Dense bfloat16 TFLOP/s as the vendor's data sheets state them, without sparsity. The first name found counts.
 PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989.4, "GH200": 989.4, "H100 NVL": 835, "H100 PCIe": 756,
@@ -191,7 +192,7 @@ def eagerly(dry_run):
 
 def make_checks(protocol, device, peak_tflops, report):
     """Fill the report, printing each part as it comes."""
-    from gpu_agreement import kernel_checks, model_checks
+    from research.matched_training.gpu_agreement import kernel_checks, model_checks
 
     for checks in (kernel_checks(device), model_checks(protocol, device)):
         for entry in checks:

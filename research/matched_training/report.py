@@ -16,15 +16,23 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import (
+    InputError,
+    first_difference,
+    freeze_json,
+    input_list,
+    read_json,
+    run_script,
+    sha256_file,
+    write_json,
+)
+from research.frozen_arrays import freeze
+from research.saved_runs import TOLERANCE, baseline_of, read_metrics, run_names
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT))
-
-from evidence import (  # noqa: E402
-    InputError, first_difference, freeze_json, input_list, read_json, run_script, sha256_file, write_json,
-)
-from frozen_arrays import freeze  # noqa: E402
-from research.matched_training.saved_runs import TOLERANCE, baseline_of, read_metrics, run_names  # noqa: E402
 
 EXACT = {
     "digests": ("inputs", "plan", "rows", "evaluation_plan", "first_microbatch", "last_microbatch", "initial_weights"),

@@ -20,17 +20,25 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import (  # noqa: E402
-    InputError, canonical_json, first_difference, freeze_json, input_list, read_json, require_keys, run_script,
+from evidence import (
+    InputError,
+    canonical_json,
+    first_difference,
+    freeze_json,
+    input_list,
+    read_json,
+    require_keys,
+    run_script,
     write_json,
 )
-from generate_runs import generated_files, write_missing  # noqa: E402
-from protocol import check_protocol, find_protocol  # noqa: E402
-from research.matched_training.saved_runs import read_metrics  # noqa: E402
+from generate_runs import generated_files, write_missing
+from protocols.schema import check_protocol, find_protocol
+from research.saved_runs import read_metrics
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 KEYS = ("base", "calibration_updates", "candidates", "condition", "evaluation_targets", "logit_chunk", "seconds",
         "seed")

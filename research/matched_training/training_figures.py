@@ -1,6 +1,6 @@
 """The figures of the matched runs: learning curves and official scores."""
 
-from research.summary.drawing import STYLE, colours, plt, save
+from research.drawing import STYLE, colours, plt, save
 
 
 def smoothed(values):

@@ -18,22 +18,33 @@ import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import (  # noqa: E402
-    Checks, first_difference, freeze_json, input_list, read_json, run_script, sha256_bytes,
+from devices import add_device_arguments, reserve_device
+from evidence import (
+    Checks,
+    first_difference,
+    freeze_json,
+    input_list,
+    read_json,
+    run_script,
+    sha256_bytes,
 )
-from research.matched_training.saved_runs import (  # noqa: E402
-    SavedRun, changes, device_facts, file_digests, run_names,
+from research.saved_runs import (
+    SavedRun,
+    changes,
+    device_facts,
+    file_digests,
+    run_names,
 )
-from research.matched_training.sealed import write_sealed  # noqa: E402
+from research.sealed import write_sealed
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def rescore(saved):
     """(findings, facts) of a run whose files are unchanged: its saved model under its own official score."""
-    from frozen_arrays import npy_bytes
+    from research.frozen_arrays import npy_bytes
 
     forward, config = saved.forward(), saved.config
     rows = config["evaluation"]["targets"] // config["packing"]["context"]

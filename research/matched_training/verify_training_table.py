@@ -21,13 +21,20 @@ import math
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, read_json, read_manifest, run_script, sha256_bytes,
+from evidence import (
+    Checks,
+    InputError,
+    canonical_json,
+    read_json,
+    read_manifest,
+    run_script,
+    sha256_bytes,
 )
-from research.matched_training.bound_runs import check_bindings  # noqa: E402
+from research.matched_training.run_identity import check_bindings
+
+HERE = Path(__file__).resolve().parent
 
 HEADER = ("|Condition|Seed|Official BPB|Delta vs same-seed control|CE|Perplexity|Full loop s|Total s|Peak MiB|",
           "|---|---:|---:|---:|---:|---:|---:|---:|---:|")

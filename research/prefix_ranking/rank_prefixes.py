@@ -21,16 +21,17 @@ import itertools
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import InputError, input_list, read_json, require_digest, run_script, write_json
+from protocols.schema import read_evaluation
+from research.frozen_arrays import digests, freeze, npy_bytes
+from research.resampling import bits_per_byte, interval, shuffled, units
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import InputError, input_list, read_json, require_digest, run_script, write_json  # noqa: E402
-from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
-from protocol import read_evaluation  # noqa: E402
-from resampling import bits_per_byte, interval, shuffled, units  # noqa: E402
 
 TOLERANCE = 4e-9
 
@@ -179,7 +180,7 @@ def main(argv=None):
     files = {f"{options.study}_{name}.npy": npy_bytes(a) for name, a in (("counts", counts), ("nats", nats))}
     evidence["files"] = digests(files)
 
-    from ranking_figure import draw
+    from research.prefix_ranking.ranking_figure import draw
 
     print(f"{finding(evidence)}\n\n{table(evidence)}\n")
     out = study / "report"

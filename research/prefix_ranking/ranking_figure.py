@@ -1,6 +1,6 @@
 """The figure of the rankings: each contrast on a prefix, inside or outside what random rows give."""
 
-from research.summary.drawing import GREY, ROWS, plt, run_colours, save
+from research.drawing import GREY, ROWS, plt, run_colours, save
 
 
 def title(evidence):

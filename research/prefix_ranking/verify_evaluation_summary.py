@@ -22,14 +22,21 @@ import math
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), *map(str, HERE.parents[1:2])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, parse_json, read_json_if_there, run_script, sha256_bytes,
+from evidence import (
+    Checks,
+    InputError,
+    canonical_json,
+    parse_json,
+    read_json_if_there,
+    run_script,
+    sha256_bytes,
 )
+
+HERE = Path(__file__).resolve().parent
 
 LARGEST_TOLERANCE = 4e-9
 

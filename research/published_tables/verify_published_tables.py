@@ -8,7 +8,7 @@ listed in relations.json with both sides, and this script checks that the list i
 
 Reads   version_1.json, version_2.json, relations.json beside this file
 Writes  nothing
-Needs   the standard library, evidence.py and protocol.py; about a second
+Needs   the standard library, evidence.py and protocols/schema.py; about a second
 Usage   python research/published_tables/verify_published_tables.py [--data FOLDER]
 """
 
@@ -17,12 +17,13 @@ import re
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, read_json, run_script  # noqa: E402
-from formulas import Formula, exactly, read_printed  # noqa: E402
-from protocol import TEXT, Leaf, check_shape  # noqa: E402
+from evidence import Checks, InputError, read_json, run_script
+from protocols.schema import TEXT, Leaf, check_shape
+from research.published_tables.formulas import Formula, exactly, read_printed
+
+HERE = Path(__file__).resolve().parent
 
 DIGESTS = {"sha256": 64, "commit": 40}
 

@@ -16,16 +16,23 @@ import math
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import (
+    InputError,
+    canonical_json,
+    freeze_json,
+    input_list,
+    read_json,
+    run_script,
+    sha256_bytes,
+)
+from protocols.schema import find_protocol
+from research.resources.source_records import read_records, sources
+from research.saved_runs import run_names
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from evidence import (  # noqa: E402
-    InputError, canonical_json, freeze_json, input_list, read_json, run_script, sha256_bytes,
-)
-from protocol import find_protocol  # noqa: E402
-from research.matched_training.saved_runs import run_names  # noqa: E402
-from source_records import read_records, sources  # noqa: E402
 
 ALWAYS = (
     "CPU time of preparation, audits and analyses",

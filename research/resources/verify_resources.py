@@ -17,15 +17,23 @@ import math
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import (
+    Checks,
+    InputError,
+    canonical_json,
+    read_json,
+    require_keys,
+    run_script,
+    sha256_bytes,
+    sha256_file,
+)
+from research.resources.rebuilt_sweep import check_sweep
+from research.resources.rebuilt_totals import SECONDS, rebuilt
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from evidence import (  # noqa: E402
-    Checks, InputError, canonical_json, read_json, require_keys, run_script, sha256_bytes, sha256_file,
-)
-from rebuilt_sweep import check_sweep  # noqa: E402
-from rebuilt_totals import SECONDS, rebuilt  # noqa: E402
 
 # What run_all.py writes: whether an exit status can stand beside an outcome.
 OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finished": lambda status: status == 0,

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from audit_tables import stratum_name
-from research.summary import drawing
-from research.summary.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
+from research import drawing
+from research.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
+from research.source_exclusion.audit_tables import stratum_name
 
 FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
 FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, sha256_bytes, sha256_file
-from protocol import find_protocol, prepared_file, require_prepared
 from loaders.accounting import positive_integers
-from streams import make_packing, whole_stream
+from protocols.schema import find_protocol, prepared_file, require_prepared
+from research.source_exclusion.streams import make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]
 SEGMENT_BYTES = 100  # of memory while it is planned and audited: 100 to 280 were measured

@@ -6,8 +6,17 @@ Everything is derived from the plan and the lengths, and compared with the ledge
 import numpy as np
 
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, crop_statistics, ledger, plan_sha256, protected
-from quantities import TENTHS, account, document_counts, merge, positions, share, strata, token_mass
-from streams import batches_taken, counted_by_ranks, rests
+from research.source_exclusion.quantities import (
+    TENTHS,
+    account,
+    document_counts,
+    merge,
+    positions,
+    share,
+    strata,
+    token_mass,
+)
+from research.source_exclusion.streams import batches_taken, counted_by_ranks, rests
 
 
 class Unbalanced(Exception):

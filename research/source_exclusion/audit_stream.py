@@ -25,20 +25,29 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json
+from research.source_exclusion.audit_inputs import (
+    ascending,
+    inputs_of,
+    positive,
+    read_study,
+    read_user_stream,
+    require_memory,
+    study_inputs,
+    study_packing,
+    study_rows,
+    study_stream,
+)
+from research.source_exclusion.audit_records import Unbalanced, audit, join_ranks
+from research.source_exclusion.audit_tables import finding, tables
+from research.source_exclusion.streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from audit_inputs import (  # noqa: E402
-    ascending, inputs_of, positive, read_study, read_user_stream, require_memory, study_inputs, study_packing,
-    study_rows, study_stream
-)
-from audit_records import Unbalanced, audit, join_ranks  # noqa: E402
-from streams import POLICIES, deal, make_packing, rank_streams, read_deal, rows_of_passes  # noqa: E402
-from audit_tables import finding, tables  # noqa: E402
 
 DEFAULT_STRATA = "32,128,512,1024,2049,4096,8192,16384"
 STUDY_OPTIONS = {"repeated", "freeze", "data", "runs"}
@@ -209,7 +218,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    from audit_figures import draw
+    from research.source_exclusion.audit_figures import draw
 
     args = parse_arguments(argv)
     audit_source = audit_repeated if args.repeated else audit_study if args.study else audit_user

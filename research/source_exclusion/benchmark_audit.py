@@ -24,11 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, run_script  # noqa: E402
+from evidence import Checks, InputError, run_script
+
+HERE = Path(__file__).resolve().parent
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 LARGE, LARGE_SECONDS, LARGE_BYTES = 100_000_000, 30, 4e9
@@ -81,8 +81,8 @@ def audit_file(path, capacity, buffer_size):
     import numpy as np
 
     from loaders.accounting import positive_integers
-    from replay import replay
-    from streams import make_packing, whole_stream
+    from research.source_exclusion.replay import replay
+    from research.source_exclusion.streams import make_packing, whole_stream
 
     packing, mapped = make_packing("best_fit_crop", capacity, buffer_size, 0), np.load(path, mmap_mode="r")
     first = positive_integers("lengths", mapped[:WARM_UP])

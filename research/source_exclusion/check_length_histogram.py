@@ -18,10 +18,11 @@ import argparse
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, read_json, read_json_if_there, require_keys, run_script  # noqa: E402
+from evidence import Checks, InputError, read_json, read_json_if_there, require_keys, run_script
+
+HERE = Path(__file__).resolve().parent
 
 REPORTED_KEYS = {"buffer_size", "capacity", "documents", "source", "thresholds", "tokens"}
 FROZEN_KEYS = {"buffer_size", "capacity", "documents", "histogram", "inputs", "study", "thresholds", "tokens"}

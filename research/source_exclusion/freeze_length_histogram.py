@@ -15,12 +15,13 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file
+from protocols.schema import prepared_file
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT))
-
-from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file  # noqa: E402
-from protocol import prepared_file  # noqa: E402
 
 
 def thresholds(capacity, longest):

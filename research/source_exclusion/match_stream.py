@@ -20,15 +20,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import Checks, InputError, read_json, run_script
+from research.source_exclusion.audit_inputs import read_study, study_packing, study_rows, study_stream
+from research.source_exclusion.slow_loader import SlowLoader, read_encoding, text_batches
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import Checks, InputError, read_json, run_script  # noqa: E402
-from audit_inputs import read_study, study_packing, study_rows, study_stream  # noqa: E402
-from slow_loader import SlowLoader, read_encoding, text_batches  # noqa: E402
 
 FIRST_MICROBATCHES, EVALUATION_BATCHES, SPAN_BATCHES, SEGMENTED_ROWS = 8, 4, 16, 512
 

@@ -20,16 +20,17 @@ import statistics
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json
+from research.source_exclusion.audit_inputs import read_study, study_inputs, study_packing, study_rows, study_stream
+from research.source_exclusion.audit_records import first_over_capacity_start, planned_account, protected_record
+from research.source_exclusion.streams import POLICIES, Stream
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json  # noqa: E402
-from audit_inputs import read_study, study_inputs, study_packing, study_rows, study_stream  # noqa: E402
-from audit_records import first_over_capacity_start, planned_account, protected_record  # noqa: E402
-from streams import POLICIES, Stream  # noqa: E402
 
 COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tokens arrived",
            "discarded_tokens": "discarded", "buffered_tokens": "buffered", "protected_tokens": "in the longest",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from loaders.accounting import ARRIVAL, BOS, COUNT, START
-from streams import rests
+from research.source_exclusion.streams import rests
 
 TENTHS = 10
 SEEN_UP_TO = {"up_to_a_quarter": 1, "up_to_a_half": 2, "up_to_three_quarters": 3, "more_but_not_all": 4}

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-import rebuilt_ledgers as rebuilt
+from research.source_exclusion import rebuilt_ledgers as rebuilt
 
 
 def check_services(checks, name, content, policy, pairs):

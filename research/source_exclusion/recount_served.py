@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from recount import NUMBER_BITS, NUMBERS
+from research.source_exclusion.recount import NUMBER_BITS, NUMBERS
 
 LISTED, LAST, MORE = 20, 10, 100
 

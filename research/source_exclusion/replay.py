@@ -13,10 +13,10 @@ paper's section 3 is checked: it is not among the largest min(buffer_size - 1, a
 import numpy as np
 from numba import njit
 
-from audit_records import Unbalanced
 from evidence import sha256_bytes
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, BOS, COUNT, START
+from research.source_exclusion.audit_records import Unbalanced
 
 # counters; BATCH is the next of the pass, PROTECTED_STARTS counts starts that break the proposition.
 ARRIVED, ARRIVED_TOKENS, BATCH, HELD, STARTED, EMITTED, DISCARDED, PROTECTED_STARTS = range(8)

@@ -23,20 +23,34 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json
+from research.source_exclusion.audit_inputs import (
+    inputs_of,
+    read_counts,
+    read_study,
+    study_inputs,
+    study_packing,
+    study_stream,
+)
+from research.source_exclusion.audit_records import Unbalanced
+from research.source_exclusion.service import (
+    bounds,
+    broken_bounds,
+    class_edges,
+    class_record,
+    first_of_classes,
+    follow_passes,
+    longest_records,
+    pass_records,
+    sampled,
+    steady_record,
+)
+from research.source_exclusion.streams import POLICIES, make_packing, whole_stream
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from evidence import (  # noqa: E402
-    first_difference, freeze_json, read_json, run_script, sha256_bytes, write_atomic, write_json
-)
-from audit_inputs import inputs_of, read_counts, read_study, study_inputs, study_packing, study_stream  # noqa: E402
-from audit_records import Unbalanced  # noqa: E402
-from service import (  # noqa: E402
-    bounds, broken_bounds, class_edges, class_record, first_of_classes, follow_passes, longest_records, pass_records,
-    sampled, steady_record
-)
-from streams import POLICIES, make_packing, whole_stream  # noqa: E402
 
 REPLAYED = ("baseline", "lossless")
 MORE_PASSES = 100
@@ -124,7 +138,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    from served_report import bound_sentence, draw, print_tables, sentence, steady_sentence
+    from research.source_exclusion.served_report import bound_sentence, draw, print_tables, sentence, steady_sentence
 
     args = parse_arguments(argv)
     stream, packing, inputs, study = study_input(args) if args.study else user_input(args)

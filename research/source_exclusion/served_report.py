@@ -3,8 +3,8 @@
 import numpy as np
 from tabulate import tabulate
 
-from audit_figures import STYLE
-from research.summary.drawing import OTHERS, plt, save
+from research.drawing import OTHERS, plt, save
+from research.source_exclusion.audit_figures import STYLE
 
 
 def sentence(name, evidence):

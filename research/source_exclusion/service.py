@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from replay import replay
+from research.source_exclusion.replay import replay
 
 STEADY_PASSES = 10
 

@@ -21,14 +21,21 @@ import statistics
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import rebuilt_ledgers as rebuilt  # noqa: E402
-from evidence import (  # noqa: E402
-    Checks, InputError, read_json, read_json_if_there, read_manifest, run_script, sha256_file,
+from evidence import (
+    Checks,
+    InputError,
+    read_json,
+    read_json_if_there,
+    read_manifest,
+    run_script,
+    sha256_file,
 )
-from rebuilt_services import check_services  # noqa: E402
+from research.source_exclusion import rebuilt_ledgers as rebuilt
+from research.source_exclusion.rebuilt_services import check_services
+
+HERE = Path(__file__).resolve().parent
 
 CUTS = ("segment_first", "segmented")  # loader, and policy, that the proposition is not of
 

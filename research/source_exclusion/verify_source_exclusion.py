@@ -24,16 +24,17 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import Checks, InputError, canonical_json, parse_json, read_json, run_script, sha256_file
+from research.source_exclusion.recount import Stream
+from research.source_exclusion.recount_records import protected, ratio, record, rows_sha256
+from research.source_exclusion.recount_served import served
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import Checks, InputError, canonical_json, parse_json, read_json, run_script, sha256_file  # noqa: E402
-from recount import Stream  # noqa: E402
-from recount_records import protected, ratio, record, rows_sha256  # noqa: E402
-from recount_served import served  # noqa: E402
 
 ORDERS = 20
 NOT_CHECKED = object()

@@ -17,16 +17,17 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import InputError, read_json, run_script, sha256_file, write_json
+from research.frozen_arrays import digests, freeze, npy_bytes
+from research.source_windows.contrasts import TOLERANCE, by_stratum, cells, position_parts, score_rows
+from research.source_windows.windows import add_arguments, study_of
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from contrasts import TOLERANCE, by_stratum, cells, position_parts, score_rows  # noqa: E402
-from evidence import InputError, read_json, run_script, sha256_file, write_json  # noqa: E402
-from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
-from windows import add_arguments, study_of  # noqa: E402
 
 ARRAYS = ("lengths", "windows", "counts", "nats")
 KEPT = ("run", "weights", "fingerprint", "forward_positions", "padding", "seals")
@@ -105,7 +106,7 @@ def main(argv=None):
     files = {f"{stem}_{name}.npy": npy_bytes(array) for name, array in arrays}
     evidence["files"] = digests(files)
 
-    from window_figures import draw
+    from research.source_windows.window_figures import draw
 
     print(f"{finding(evidence)}\n\n{table(evidence)}\n\nBits per byte against the same-seed baseline; negative is "
           "better. * census: every document of the stratum.")

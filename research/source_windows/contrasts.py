@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resampling import bits_per_byte, interval, multiplicities, units
-from windows import KINDS, STRATUM, TAIL, name_of
+from research.resampling import bits_per_byte, interval, multiplicities, units
+from research.source_windows.windows import KINDS, STRATUM, TAIL, name_of
 
 TOLERANCE = 1e-7
 

@@ -21,16 +21,17 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from devices import add_device_arguments, reserve_device
+from evidence import read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json
+from research.frozen_arrays import npy_bytes
+from research.source_windows.windows import COUNT, STRATUM, add_arguments, study_of, window_tokens
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from devices import add_device_arguments, reserve_device  # noqa: E402
-from evidence import read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json  # noqa: E402
-from frozen_arrays import npy_bytes  # noqa: E402
-from windows import COUNT, STRATUM, add_arguments, study_of, window_tokens  # noqa: E402
 
 PADDING_SEED = 1
 IGNORED = -100
@@ -111,7 +112,7 @@ class Scorer:
 
 def score_run(directory, device, record, windows, texts, supplied):
     """(nats, what <run>.json says of how they came about) of one run; InputError when it is not as it was trained."""
-    from research.matched_training.saved_runs import SavedRun, require_unchanged
+    from research.saved_runs import SavedRun, require_unchanged
 
     require_unchanged(directory)
     saved = SavedRun(directory, device)
@@ -130,9 +131,8 @@ def require_gate(study):
 
     From here on it is on record that the reserved documents are being scored.
     """
-    sys.path.insert(0, str(ROOT / "research/confirmation"))
-    import gate
-    from reserved import Study as Reserved
+    from research.confirmation import gate
+    from research.confirmation.reserved import Study as Reserved
 
     reserved = Reserved(study.name, study.root)
     records = gate.require_open(reserved)

@@ -19,16 +19,17 @@ import hashlib
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import InputError, read_json, run_script
+from research.frozen_arrays import digests, freeze, npy_bytes
+from research.resampling import shuffled
+from research.source_windows.windows import TAIL, add_arguments, name_of, study_of, window_tokens
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-import numpy as np  # noqa: E402
-
-from evidence import InputError, read_json, run_script  # noqa: E402
-from frozen_arrays import digests, freeze, npy_bytes  # noqa: E402
-from resampling import shuffled  # noqa: E402
-from windows import TAIL, add_arguments, name_of, study_of, window_tokens  # noqa: E402
 
 
 def draw(lengths, documents, edges, per_stratum, seed):

@@ -1,6 +1,6 @@
 """The figures of the source windows: one message each."""
 
-from research.summary.drawing import GREY, ROWS, colours, plt, run_colours, save, shades
+from research.drawing import GREY, ROWS, colours, plt, run_colours, save, shades
 
 
 def _title(figure, message, evidence, status):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence import InputError, read_json, sha256_file
-from protocol import prepared_file, read_evaluation, require
+from protocols.schema import prepared_file, read_evaluation, require
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")

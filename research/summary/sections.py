@@ -109,7 +109,7 @@ def window_rows(evidence, paper):
 
 def window_finding(evidence):
     """The contrasts in one sentence, as the figure has it."""
-    from window_figures import forest_title
+    from research.source_windows.window_figures import forest_title
 
     entries = [cell["quantities"]["tail_minus_beginning"] for cell in evidence["cells"]
                if cell["contrast"] and not cell["degenerate"]]
@@ -154,7 +154,7 @@ def window_section(parts):
 
 
 def ranking_section(ranking):
-    from ranking_figure import title
+    from research.prefix_ranking.ranking_figure import title
 
     outside = sum(contrast["outside"] for contrast in ranking["contrasts"])
     sizes = ", ".join(f"{entry['targets']:,}" for entry in ranking["prefixes"])

@@ -13,14 +13,19 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import Checks, read_json, run_script, write_atomic
+from research.summary.sections import (
+    horizon_finding,
+    ranking_section,
+    score_section,
+    stream_section,
+    window_section,
+)
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT), str(ROOT / "research/source_windows"), str(ROOT / "research/prefix_ranking")]
-
-from evidence import Checks, read_json, run_script, write_atomic  # noqa: E402
-from sections import (  # noqa: E402
-    horizon_finding, ranking_section, score_section, stream_section, window_section,
-)
 
 PARTS = {
     "audit": "source_exclusion/{}.json", "training": "matched_training/{}.json",
@@ -107,9 +112,9 @@ def page(study, parts):
 
 def draw_figures(parts, folder):
     """Write the page's figures; their paths."""
-    import ranking_figure
-    import window_figures
     from research.matched_training.training_figures import draw_curves
+    from research.prefix_ranking import ranking_figure
+    from research.source_windows import window_figures
 
     return [draw_curves(parts["training"], parts["curves"], folder / "learning_curves.png"),
             window_figures.forest(folder / "contrasts.png", parts["confirmation_windows"]),

@@ -18,14 +18,15 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from evidence import freeze_json, read_json, run_script, sha256_file
+from protocols.schema import find_protocol, prepared_file
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT))
-
-import numpy as np  # noqa: E402
-
-from evidence import freeze_json, read_json, run_script, sha256_file  # noqa: E402
-from protocol import find_protocol, prepared_file  # noqa: E402
 
 REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
 CLASSES = {

@@ -18,14 +18,21 @@ import math
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evidence import (
+    Checks,
+    InputError,
+    read_json,
+    read_json_if_there,
+    require_keys,
+    run_script,
+    sha256_file,
+)
+from research.token_bytes.read_utf8 import kind, read_token
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
-
-from evidence import (  # noqa: E402
-    Checks, InputError, read_json, read_json_if_there, require_keys, run_script, sha256_file,
-)
-from read_utf8 import kind, read_token  # noqa: E402
 
 KEYS = ("classes", "differing_types", "inputs", "ordinary_types", "partial_types_of_equal_length", "reported", "score",
         "score_left_out", "streams", "study", "types", "vocabulary")
@@ -138,7 +145,7 @@ def check_data(checks, evidence, directory, protocol):
     """The prepared tables, the list of tokens and every count, derived anew from the prepared data."""
     import numpy as np
 
-    from recount_tokens import read_ranks, recount
+    from research.token_bytes.recount_tokens import read_ranks, recount
 
     tokens = read_ranks(directory / "tokenizer/ranks.txt")
     specials = [0] * (evidence["vocabulary"] - len(tokens))

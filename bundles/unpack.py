@@ -1,7 +1,7 @@
 """What is in this .tar.gz, if nothing in it can do harm? Standard library only; nothing is written.
 
 An archive is taken whole or refused whole: its members lie in one folder, are plain files and folders with names that
-every system holds (portable_names.py), and stay within the sizes that the caller states.
+every system holds (bundles/names.py), and stay within the sizes that the caller states.
 """
 
 import gzip
@@ -9,7 +9,7 @@ import io
 import tarfile
 import zlib
 
-from portable_names import name_findings, shown
+from bundles.names import name_findings, shown
 
 SHOWN = 10  # findings
 

@@ -11,7 +11,7 @@ Reads:   nothing
 Writes:  nothing
 Needs:   z3-solver, an optional extra: pip install -r requirements-extra.txt
 Takes:   a few seconds
-Use:     python research/source_exclusion/prove_retention.py [--largest-buffer 6]
+Use:     python research/theorem/prove_retention.py [--largest-buffer 6]
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, run_script  # noqa: E402
+from evidence import Checks, InputError, run_script
 
 TIMEOUT_MS = 60_000
 POLICIES = {"crop": False, "lossless": True}

@@ -9,8 +9,8 @@ Reads:   with --lengths: an int64 .npy file or a JSON list of document lengths (
 Writes:  with --output, the totals as canonical JSON
 Needs:   Python's standard library
 Takes:   the self-test about a minute on one core; a replay about 2 s for 1,000,000 selections
-Use:     python research/source_exclusion/packing_checker.py --self-test
-         python research/source_exclusion/packing_checker.py --lengths data/demo/train/lengths.npy \\
+Use:     python research/theorem/packing_checker.py --self-test
+         python research/theorem/packing_checker.py --lengths data/demo/train/lengths.npy \\
              --refill data/demo/train/refill.npy --capacity 513 --buffer-size 1000 --rows 1000 --policy crop
 """
 
@@ -22,13 +22,12 @@ import random
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, canonical_json, read_json, run_script, write_atomic  # noqa: E402
-from limits import BOUNDS, LIMITS, STUDIED, smallest_witness  # noqa: E402
-from packers import Packer, SortedBuffer, UnsortedBuffer, replay  # noqa: E402
-from small_worlds import small_worlds, walk_world  # noqa: E402
+from evidence import Checks, InputError, canonical_json, read_json, run_script, write_atomic
+from research.theorem.counterexamples import BOUNDS, LIMITS, STUDIED, smallest_witness
+from research.theorem.packers import Packer, SortedBuffer, UnsortedBuffer, replay
+from research.theorem.small_cases import small_worlds, walk_world
 
 POLICIES = {"crop": False, "lossless": True}
 LONGEST_DOCUMENT = 2**31

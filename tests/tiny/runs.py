@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import evidence
-import generate_runs
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+import evidence
+import generate_runs
+
+ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY, CONTEXT, UPDATES = 300, 32, 12
 SPECIALS = [f"<|reserved_{i}|>" for i in range(4)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evidence import canonical_json, format_manifest, read_json, read_manifest, sha256_bytes, write_json
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ("protocols", "manifests", "loaders", "research")
 
 

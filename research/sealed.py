@@ -8,7 +8,14 @@ is why the hash of a protocol is published before it is used.
 from datetime import datetime, timezone
 
 from evidence import (
-    InputError, canonical_json, first_difference, parse_json, read_json, require_keys, sha256_bytes, write_json,
+    InputError,
+    canonical_json,
+    first_difference,
+    parse_json,
+    read_json,
+    require_keys,
+    sha256_bytes,
+    write_json,
 )
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"

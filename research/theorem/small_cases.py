@@ -6,7 +6,7 @@ and the cases that could have shown one are counted apart, so that a claim that 
 
 import itertools
 
-from packers import Packer, SortedBuffer, UnsortedBuffer, largest_long_keys
+from research.theorem.packers import Packer, SortedBuffer, UnsortedBuffer, largest_long_keys
 
 
 def refill_patterns(documents):

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence import write_json
-from tiny_runs import list_prepared
+from tiny.runs import list_prepared
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "research/source_exclusion"
-sys.path.insert(0, str(SCRIPTS))
+
 
 BOS = 256
 GROUPS = {"train": [[37, 20], [44]], "validation": [[30]]}

@@ -10,14 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import evidence
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tiny_runs
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "research/confirmation"))
+import evidence
+from tiny import runs as tiny_runs
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STUDY, CONTEXT = "tiny", tiny_runs.CONTEXT
 TRAIN, VALIDATION, RESERVED = 90, 60, (32, 60)
@@ -96,6 +96,7 @@ def confirm(root):
             assert code == 0, (name, printed[name], errors)
             continue
         with contextlib.redirect_stdout(io.StringIO()) as stream:
-            assert importlib.import_module(name).main(options(root)) == 0, (name, stream.getvalue())
+            module = importlib.import_module(f"research.confirmation.{name}")
+            assert module.main(options(root)) == 0, (name, stream.getvalue())
         printed[name] = stream.getvalue()
     return printed

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import tiny_runs
 from evidence import write_json
-from research.matched_training.saved_runs import own_trainer
+from research.saved_runs import own_trainer
+from tiny import runs as tiny_runs
 
 EVALUATION = {
     "source_windows": {

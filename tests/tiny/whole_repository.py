@@ -13,18 +13,23 @@ import numpy as np
 
 import check_manifests
 import freeze_supplement
-import frozen_windows
 import generate_runs
-import tiny_windows
 from evidence import canonical_json, read_json, sha256_bytes, sha256_file, write_json
-from frozen_arrays import npy_bytes
-from research.matched_training.bound_runs import model_size
+from research.frozen_arrays import npy_bytes
+from research.matched_training.run_identity import model_size
+from tiny import frozen_windows
+from tiny import windows as tiny_windows
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = ("matched_training", "prefix_ranking", "source_windows", "confirmation")
 PARTS = ("frozen list", "packing checker", "length histogram", "training table, demo", "training table, wheels",
          "evaluation summary", "window evidence", "confirmation", "published tables", "batch boundaries",
          "token bytes", "resources")
+MOVED = {
+    '"protocol.py"': '"protocols/schema.py"', '"portable_names.py"': '"bundles/*.py"',
+    ', "safe_archive.py"': "", '"resampling.py", "frozen_arrays.py"': '"research/*.py"',
+    "research/source_exclusion/packing_checker.py": "research/theorem/packing_checker.py",
+}
 CONTEXT = 32
 EXCLUSIONS = {"documents": [45, 60], "excluded": [{"document": 50, "copies": 1}]}
 
@@ -34,9 +39,17 @@ def name_of_question(name):
     return name.split("/")[1] if name.startswith("research/") else ""
 
 
+def contents():
+    """Version 1's table of contents, with today's paths of what has moved since."""
+    text = (ROOT / "manifests/supplement_v1.json").read_text(encoding="utf-8")
+    for old, new in MOVED.items():
+        text = text.replace(old, new)
+    return json.loads(text)
+
+
 def copy_sources(repository):
     """Every file that v1 would hold but the trained study's evidence; its table of contents names `tiny` instead."""
-    content = read_json(ROOT / "manifests/supplement_v1.json")
+    content = contents()
     for name in freeze_supplement.gather(ROOT, content["contents"])[0]:
         if "wheels" not in name or name_of_question(name) not in QUESTIONS:
             (repository / name).parent.mkdir(parents=True, exist_ok=True)

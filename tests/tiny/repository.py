@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+
 from evidence import canonical_json, sha256_file, write_json
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "protocol.py", "run_all.py", "devices.py", "evidence.py")
+SCRIPTS = ("generate_runs.py", "protocols/schema.py", "run_all.py", "devices.py", "evidence.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",
@@ -78,6 +79,7 @@ def prepare(root, protocol):
 
 def build(root, **changes):
     """A prepared miniature repository; `changes` replace keys of the demo protocol. Returns the protocol."""
+    (root / "protocols").mkdir()
     for name in SCRIPTS:
         shutil.copy(ROOT / name, root / name)
     (root / "train.py").write_text(TRAINER)
@@ -85,7 +87,6 @@ def build(root, **changes):
     for name, text in LOADERS.items():
         (root / "loaders" / f"{name}.py").write_text(text)
     protocol = json.loads((ROOT / "protocols/demo.json").read_bytes()) | changes
-    (root / "protocols").mkdir()
     (root / "protocols/demo.json").write_bytes(canonical_json(protocol))
     prepare(root, protocol)
     return protocol

@@ -9,7 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 # The palette of Okabe and Ito, told apart by colour-blind readers. What is no condition has no condition's colour.
 CONDITIONS = {"baseline": "#0072B2", "random_crop": "#D55E00", "segmented": "#009E73", "lossless": "#CC79A7"}

@@ -6,7 +6,7 @@ walks all small worlds from the smallest up, so that the world it returns is min
 
 import itertools
 
-from packers import Packer, UnsortedBuffer, largest_long_keys
+from research.theorem.packers import Packer, UnsortedBuffer, largest_long_keys
 
 PATIENCE = 2
 BOUNDS = {"documents": 3, "length": 6, "capacity": 3, "buffer_size": 3}

@@ -10,8 +10,9 @@ import io
 import math
 
 import numpy as np
+
 from evidence import read_json, sha256_bytes, sha256_file, write_json
-from tiny_runs import ROOT
+from tiny.runs import ROOT
 
 PLAN = [[0, 3, 1, 0, 2], [0, 4, 1, 0, 1], [1, 5, 1, 0, 2], [1, 6, 1, 0, 1], [2, 7, 1, 0, 2], [2, 8, 1, 0, 1]]
 SEEN = {"documents": [3], "rows": [0], "tokens": 3}

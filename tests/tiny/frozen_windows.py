@@ -1,22 +1,19 @@
 """Window evidence and rankings of a study whose losses are made up: no model is trained."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_runs
-import tiny_windows
+
 from evidence import sha256_bytes, sha256_file, write_json
+from research.frozen_arrays import npy_bytes
+from research.prefix_ranking import rank_prefixes
+from research.source_windows import analyse_windows, select_windows
+from research.source_windows.windows import Study
+from tiny import runs as tiny_runs
+from tiny import windows as tiny_windows
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "research/source_windows"), str(ROOT / "research/prefix_ranking")]
-
-import analyse_windows  # noqa: E402
-import rank_prefixes  # noqa: E402
-import select_windows  # noqa: E402
-from frozen_arrays import npy_bytes  # noqa: E402
-from windows import Study  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 NAMES = [f"{condition}_s{seed}" for seed in (43, 44) for condition in ("baseline", "random_crop", "segmented")]
 
