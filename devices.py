@@ -6,8 +6,10 @@ CUDA_VISIBLE_DEVICES, one in use, and one behind which a child process finds ano
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 
 from evidence import InputError, parse_json
 
@@ -123,3 +125,30 @@ def choose_device(device, names):
     refuse_busy(gpu, used[gpu["uuid"]])
     refuse_wrong_probe(gpu)
     return gpu
+
+
+class Stop:
+    """SIGINT, SIGTERM and SIGHUP: passed on to the run, and remembered so that nothing starts after them."""
+
+    def __init__(self):
+        self.number, self.running, self.starting = 0, {}, threading.Lock()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays what it is
+                signal.signal(number, self._handle)
+
+    def _handle(self, number, frame):
+        self.number = number
+        for child in list(self.running.values()):
+            child.send_signal(number)
+
+    def add(self, run, child):
+        """Know a run's process; a signal that came before is passed on now."""
+        self.running[run] = child
+        if self.number:
+            child.send_signal(self.number)
+
+    def wait(self, run):
+        """Exit status of a run's process."""
+        status = self.running[run].wait()
+        del self.running[run]
+        return status

@@ -7,6 +7,7 @@ was found; `run_script` turns it into one line on stderr and exit code 2.
 Exit codes of every script: 0 all holds, 1 something checked is false, 2 could not check.
 """
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -25,9 +26,23 @@ class InputError(Exception):
     """A file, key or argument is not what it must be: nothing was checked, nothing was written."""
 
 
+def require(holds, where, text):
+    """Raise InputError with "where: text" unless `holds`."""
+    if not holds:
+        raise InputError(f"{where}: {text}")
+
+
+def parser(doc):
+    """Return an ArgumentParser whose help shows the module docstring `doc` as it is written."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def run_script(main, argv=None):
-    """Run `main(argv)`; return its exit code. What it could not do is one line and 2; an error nobody foresaw is its
-    traceback and 2, since 1 says that something checked is false. A terminal without a character shows its escape."""
+    """Run `main(argv)` and return its exit code.
+
+    A user's mistake prints one line and returns 2. An unexpected error prints its traceback and also returns 2, because
+    1 means that something checked is false. Characters that the terminal cannot show are escaped.
+    """
     script = Path(sys.argv[0]).name
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

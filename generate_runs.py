@@ -13,7 +13,6 @@ All runs of a study share every byte but loader.py and the keys condition, seed 
 run writes nothing; a generated file that differs on disk is named and left alone.
 """
 
-import argparse
 import ast
 import itertools
 import os
@@ -23,16 +22,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
+import evidence
 from evidence import (
     canonical_json,
     format_manifest,
     read_json,
+    require,
     run_script,
     sha256_bytes,
     sha256_file,
     write_atomic,
 )
-from protocols.schema import check_protocol, prepared_digests, prepared_file, require
+from protocols.schema import check_protocol, prepared_digests, prepared_file
 
 ROOT = Path(__file__).resolve().parent
 
@@ -125,7 +126,7 @@ def write_missing(files, directory):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = evidence.parser(__doc__)
     parser.add_argument("protocol", type=Path)
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where studies are run (default: runs)")
     parser.add_argument("--data", type=Path, default=ROOT / "data", help="where studies are prepared (default: data)")

@@ -13,14 +13,11 @@ Takes   as long as the training; finished runs are skipped, an interrupted one g
 Exit 0: all runs finished. 1: a run failed, and none was started after it. 2: refused. 128 + n: stopped by signal n.
 """
 
-import argparse
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -28,7 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
-from devices import add_device_arguments, child_environment, choose_device
+import evidence
+from devices import Stop, add_device_arguments, child_environment, choose_device
 from evidence import (
     InputError,
     manifest_findings,
@@ -155,33 +153,6 @@ class Ledger:
                 if entry["event"] == "start" and (entry["run"], entry["attempt"]) not in ended]
 
 
-class Stop:
-    """SIGINT, SIGTERM and SIGHUP: passed on to the run, and remembered so that nothing starts after them."""
-
-    def __init__(self):
-        self.number, self.running, self.starting = 0, {}, threading.Lock()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays what it is
-                signal.signal(number, self._handle)
-
-    def _handle(self, number, frame):
-        self.number = number
-        for child in list(self.running.values()):
-            child.send_signal(number)
-
-    def add(self, run, child):
-        """Know a run's process; a signal that came before is passed on now."""
-        self.running[run] = child
-        if self.number:
-            child.send_signal(self.number)
-
-    def wait(self, run):
-        """Exit status of a run's process."""
-        status = self.running[run].wait()
-        del self.running[run]
-        return status
-
-
 def run_one(directory, run, expected, device, lock, ledger, stop, messages):
     """The ledger's end entry of one attempt at one run.
 
@@ -241,7 +212,7 @@ def run_pending(directory, pending, device, lock, ledger, jobs):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = evidence.parser(__doc__)
     parser.add_argument("--study", required=True)
     add_device_arguments(parser)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="CPU runs side by side (default: 1)")

@@ -13,7 +13,6 @@ The recipe follows karpathy/autoresearch at commit 228791f (MIT) as facts; the c
 microbatches of an update are dealt to the ranks, so accumulation must be a multiple of the rank count.
 """
 
-import argparse
 import contextlib
 import functools
 import hashlib
@@ -777,7 +776,7 @@ def run(config_path, device):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = evidence.parser(__doc__)
     parser.add_argument("config", type=Path, nargs="?", help="config.json of a run directory")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--describe", type=Path, metavar="PROTOCOL", help="print a protocol's size and cost as JSON")

@@ -7,10 +7,11 @@ library and `evidence` only.
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
-from evidence import HEX_DIGEST, InputError, read_json, require_digest, require_keys
+from evidence import HEX_DIGEST, InputError, read_json, require, require_digest, require_keys
 
 
 class Leaf(NamedTuple):
@@ -95,11 +96,6 @@ EVALUATION = {
                        "per_stratum": COUNT, "strata": RISING,
                        "populations": {"development": _POPULATION, "confirmation": _POPULATION}},
 }
-
-
-def require(holds, where, text):
-    if not holds:
-        raise InputError(f"{where}: {text}")
 
 
 def check_shape(value, shape, where):

@@ -24,10 +24,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from devices import add_device_arguments, choose_device
+from devices import Stop, add_device_arguments, choose_device
 from evidence import run_script
 from protocols.schema import read_evaluation
-from run_all import Stop
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

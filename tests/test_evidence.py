@@ -262,3 +262,9 @@ def test_missing_changed_extra_and_linked_files_are_separate_findings(tree):
     (root.parent / "outside").write_text("a.txt")
     (root / "a.txt").symlink_to(root.parent / "outside")
     assert evidence.manifest_findings(digests, root) == ["a.txt: symlink"]
+
+
+def test_the_help_shows_the_module_docstring_line_by_line(capsys):
+    with pytest.raises(SystemExit):
+        evidence.parser("One question?\n\nReads   a file\n").parse_args(["--help"])
+    assert "One question?\n\nReads   a file\n" in capsys.readouterr().out

@@ -169,8 +169,8 @@ def test_a_signal_reaches_the_run_and_stops_the_series(repository, number):
 
 
 def test_a_signal_during_the_start_of_a_run_is_passed_on_once_it_has_started():
-    code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import run_all\n"
-            "stop = run_all.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
+    code = (f"import os, signal, subprocess, sys; sys.path.insert(0, {str(tiny_study.ROOT)!r}); import devices\n"
+            "stop = devices.Stop(); os.kill(os.getpid(), signal.SIGTERM)\n"
             "stop.add('a run', subprocess.Popen(['sleep', '20'])); print(stop.wait('a run'))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "-15\n", done.stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence import InputError, read_json, sha256_file
-from protocols.schema import prepared_file, read_evaluation, require
+from evidence import InputError, read_json, require, sha256_file
+from protocols.schema import prepared_file, read_evaluation
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")
