@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
 
 import evidence
+from corpora.prepared import prepared_digests, prepared_file
 from evidence import (
     canonical_json,
     format_manifest,
@@ -33,7 +34,7 @@ from evidence import (
     sha256_file,
     write_atomic,
 )
-from protocols.schema import check_protocol, prepared_digests, prepared_file
+from protocols.schema import check_protocol
 
 ROOT = Path(__file__).resolve().parent
 

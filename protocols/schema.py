@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from evidence import HEX_DIGEST, InputError, read_json, require, require_digest, require_keys
+from evidence import HEX_DIGEST, InputError, read_json, require, require_keys
 
 
 class Leaf(NamedTuple):
@@ -159,34 +159,6 @@ def read_evaluation(path, section):
     require_keys(content, {section, *EVALUATION.keys() & content} if isinstance(content, dict) else (), path)
     check_shape(content[section], EVALUATION[section], f"{path}: {section}")
     return content[section]
-
-
-def require_prepared(path, study):
-    """InputError saying how to prepare a study unless `path`, which prepare.py writes for it, is there.
-
-    A protocol does not say whether its own corpus is read or a user's text: both commands are named.
-    """
-    require(path.exists(), path,
-            f"missing; run `python prepare.py --study {study}` (or the protocol's path) for the protocol's corpus, or "
-            f"`python prepare.py --input FILES --name {study} --vocabulary N` for text of your own, while no "
-            f"protocols/{study}.json is there")
-
-
-def prepared_digests(directory, names):
-    """{file: SHA-256} of files of data/<study>, as prepare.py listed them; InputError names those without one."""
-    listing = directory / "prepared.json"
-    require_prepared(listing, directory.name)
-    prepared = read_json(listing)
-    files = prepared.get("files") if isinstance(prepared, dict) else None
-    missing = [name for name in names if not isinstance(files, dict) or not DIGEST.holds(files.get(name))]
-    require(not missing, f"{listing}: files", f"no SHA-256 of {', '.join(missing)}; prepare the study again")
-    return {name: files[name] for name in names}
-
-
-def prepared_file(directory, name):
-    """Path of a file of data/<study>, as prepare.py wrote it; InputError when it is missing or changed since."""
-    require_digest(directory / name, prepared_digests(directory, [name])[name])
-    return directory / name
 
 
 def study_protocols(folder):

@@ -179,8 +179,7 @@ def test_an_edited_tokenizer_is_refused(repository):
 
 
 def test_help_needs_nothing_prepared(tmp_path):
-    for name in tiny_study.SCRIPTS:
-        shutil.copy(tiny_study.ROOT / name, tmp_path / name)
+    tiny_study.copy_scripts(tmp_path)
     for script in ("generate_runs.py", "run_all.py"):
         done = tiny_study.run(tmp_path, script, "--help")
         assert done.returncode == 0 and "Writes" in done.stdout

@@ -17,9 +17,9 @@ from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
 import prepare
 from corpora.parts import alone
+from corpora.prepared import require_prepared
 from corpora.tokenizer import load_encoding
 from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
-from protocols.schema import require_prepared
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
 SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}

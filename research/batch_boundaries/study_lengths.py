@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from corpora.prepared import prepared_file
 from evidence import InputError, sha256_file
 from loaders.accounting import positive_integers
-from protocols.schema import find_protocol, prepared_file
+from protocols.schema import find_protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corpora.prepared import prepared_file
 from evidence import InputError, read_json
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, COUNT, ROW, arrived_documents, plan_sha256
 from loaders.rows import RowReader
-from protocols.schema import prepared_file, read_evaluation
+from protocols.schema import read_evaluation
 
 ARRAYS = ("tokens", "lengths", "refill")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from corpora.prepared import prepared_file, require_prepared
 from evidence import InputError, sha256_bytes, sha256_file
 from loaders.accounting import positive_integers
-from protocols.schema import find_protocol, prepared_file, require_prepared
+from protocols.schema import find_protocol
 from research.source_exclusion.streams import make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from corpora.prepared import prepared_file
 from evidence import InputError, freeze_json, input_list, read_json, run_script, sha256_file
-from protocols.schema import prepared_file
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from corpora.prepared import prepared_file
 from evidence import InputError, read_json, require, sha256_file
-from protocols.schema import prepared_file, read_evaluation
+from protocols.schema import read_evaluation
 
 DOCUMENT, LENGTH, STRATUM, TAIL, START, COUNT = range(6)
 POPULATIONS = ("development", "confirmation")

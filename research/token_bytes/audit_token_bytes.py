@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
+from corpora.prepared import prepared_file
 from evidence import freeze_json, read_json, run_script, sha256_file
-from protocols.schema import find_protocol, prepared_file
+from protocols.schema import find_protocol
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

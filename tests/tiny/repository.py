@@ -17,7 +17,7 @@ from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "protocols/schema.py", "run_all.py", "devices.py", "evidence.py")
+SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "protocols/schema.py", "corpora/prepared.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",
@@ -77,11 +77,16 @@ def prepare(root, protocol):
     write_json(data / "prepared.json", {"files": digests})
 
 
+def copy_scripts(root):
+    """Copy the real scripts below `root`, and the modules that they import."""
+    for name in SCRIPTS:
+        (root / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+
+
 def build(root, **changes):
     """A prepared miniature repository; `changes` replace keys of the demo protocol. Returns the protocol."""
-    (root / "protocols").mkdir()
-    for name in SCRIPTS:
-        shutil.copy(ROOT / name, root / name)
+    copy_scripts(root)
     (root / "train.py").write_text(TRAINER)
     (root / "loaders").mkdir()
     for name, text in LOADERS.items():
