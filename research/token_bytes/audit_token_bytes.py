@@ -1,20 +1,21 @@
-"""Which tokens count other bytes in the official score than they stand for, how common are they, what do they change?
+"""Which tokens count for other bytes in the official score than they contribute to the text, and does it matter?
 
-The score divides by *supplied* bytes: the UTF-8 length of each token decoded alone, in which every partial character
-becomes U+FFFD, three bytes. The *raw* bytes of a token are the span of its key. (Paper section 8.)
+The score divides by *supplied* bytes: the UTF-8 length of each token decoded alone, in which Python replaces every
+partial character by U+FFFD, three bytes. The *raw* bytes of a token are the bytes of its key in ranks.txt (paper,
+section 8).
 
-Reads   protocols/NAME.json, data/NAME/{tokenizer,train,validation}/ and, where it is there,
+    python research/token_bytes/audit_token_bytes.py --study NAME [--root DIR] [--freeze]
+
+Reads   protocols/NAME.json, data/NAME/{tokenizer,train,validation}/ and, where it exists,
         research/matched_training/NAME.json
-Writes  with --freeze, NAME.json beside this script: every token whose two lengths differ, its occurrences in the
-        training corpus, in what the baseline feeds the model in a run, and among the targets of the official score
-Needs   torch and numba (loaders/); the study prepared. 5 seconds for `demo`, 10 for `wheels`
+Writes  with --freeze, NAME.json beside this script: every token whose two lengths differ, and how often it occurs in
+        the training corpus, in the inputs of one baseline run, and among the targets of the official score
+Needs   torch and numba (loaders/), and the study prepared
+About   5 seconds for `demo`, 10 for `wheels`
 
-    python research/token_bytes/audit_token_bytes.py --study demo [--data DIR] [--freeze]
-
-Exit 1: a supplied or raw table of the prepared data is not what the token's bytes give; it is named.
+Exit 1: a byte table of the prepared data is not what the bytes of the tokens give. Each wrong entry is named.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -23,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from corpora.prepared import prepared_file
-from evidence import freeze_json, read_json, run_script, sha256_file
+from evidence import Checks, freeze_json, parser, read_json, run_script, sha256_file
 from protocols.schema import find_protocol
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+QUESTION = "research/token_bytes"
 
 REPORTED = {"source": "paper, section 8", "differing_types": 138, "share_of_training_input_tokens": "about 0.24%"}
 CLASSES = {
@@ -45,7 +46,7 @@ REPLACEMENT = len("\ufffd".encode())
 
 
 def pieces(token):
-    """[(bytes, whether whole characters)] of a token's bytes; each partial character is a piece of its own."""
+    """Split a token into [(bytes, whether they are whole characters)]; each partial character is its own piece."""
     found = []
     while token:
         try:
@@ -60,12 +61,12 @@ def pieces(token):
 
 
 def supplied_length(token):
-    """UTF-8 bytes of the token decoded alone."""
+    """Count the UTF-8 bytes of the token decoded alone."""
     return sum(len(piece) if whole else REPLACEMENT for piece, whole in pieces(token))
 
 
 def class_of(token):
-    """The key of CLASSES for a token with a partial character."""
+    """Return the key of CLASSES for a token that holds a partial character."""
     if len(token) == 1:
         return "single_byte"
     whole = [is_whole for _, is_whole in pieces(token)]
@@ -75,7 +76,7 @@ def class_of(token):
 
 
 def table_findings(tokens, tables, size):
-    """A line for each entry of a prepared byte table that the tokens' own bytes do not give; specials count 0."""
+    """Describe each entry of a prepared byte table that differs from what the tokens give; specials count 0 bytes."""
     expected = {"supplied": [supplied_length(token) for token in tokens], "raw": [len(token) for token in tokens]}
     findings = []
     for name, lengths in expected.items():
@@ -92,7 +93,7 @@ def table_findings(tokens, tables, size):
 
 
 def count_rows(directory, split, protocol, bos, rows, column):
-    """int64 (vocabulary,): occurrences of each token in `column`, a slice, of the baseline's first rows of a split."""
+    """Count each token in the slice `column` of the baseline's first `rows` rows of a split: int64 (vocabulary,)."""
     from loaders import best_fit_crop
     from loaders.rows import RowReader
 
@@ -109,7 +110,7 @@ def count_rows(directory, split, protocol, bos, rows, column):
 
 
 def count_streams(directory, protocol, bos):
-    """{stream: int64 (vocabulary,)} of the corpus, a run's inputs and the official score's targets."""
+    """Count each token in the corpus, in a run's inputs and in the official score's targets: {stream: int64}."""
     training, vocabulary = protocol["training"], protocol["tokenizer"]["vocabulary"]
     corpus = np.bincount(np.load(directory / "train/tokens.npy"), minlength=vocabulary)
     corpus[bos] += len(np.load(directory / "train/lengths.npy"))
@@ -123,14 +124,14 @@ def count_streams(directory, protocol, bos):
 
 
 def describe_types(tokens, counts):
-    """[{id, bytes, supplied, raw, class, counts}] of the tokens whose lengths differ, by id."""
+    """List the tokens whose two lengths differ, by id, as [{id, bytes, supplied, raw, class, counts}]."""
     return [{"id": i, "bytes": token.hex(), "supplied": supplied_length(token), "raw": len(token),
              "class": class_of(token), "counts": {name: int(counts[name][i]) for name in counts}}
             for i, token in enumerate(tokens) if supplied_length(token) != len(token)]
 
 
 def summarise(types, counts, tables, bos):
-    """{stream: totals}: tokens with BOS, occurrences of differing types and their share, bytes by both tables."""
+    """Sum each stream: tokens (BOS included), occurrences of differing types and their share, bytes by both tables."""
     streams = {}
     for name, count in counts.items():
         tokens, differing = int(count.sum()), sum(entry["counts"][name] for entry in types)
@@ -141,7 +142,7 @@ def summarise(types, counts, tables, bos):
 
 
 def by_class(types):
-    """{class: number of types and their occurrences in every stream}."""
+    """Count the types of each class and their occurrences in every stream."""
     found = {}
     for name, meaning in CLASSES.items():
         members = [entry["counts"] for entry in types if entry["class"] == name]
@@ -151,7 +152,7 @@ def by_class(types):
 
 
 def score_effect(path):
-    """Bits per byte of every frozen run by both tables; None without frozen results."""
+    """Return the bits per byte of every frozen run by both tables, or None without frozen results."""
     if not path.exists():
         return None
     runs = {name: result["score"] for name, result in read_json(path)["runs"].items()}
@@ -162,7 +163,7 @@ def score_effect(path):
 
 
 def audit(protocol, protocol_path, directory, results):
-    """(evidence, findings about the prepared byte tables)."""
+    """Return (evidence, []), or (None, findings) where the prepared byte tables are wrong."""
     from corpora.tokenizer import read_tokenizer
 
     for name in FILES:
@@ -201,29 +202,31 @@ def print_summary(evidence):
     print(tabulate(rows, ["stream", "tokens", "differing", "share", "supplied over raw bytes"], disable_numparse=True))
     for run, score in (evidence["score"] or {}).items():
         print(f"{run}: {score['bits_per_byte']:.6f} bits per byte, by raw bytes {score['raw_bits_per_byte']:.6f}")
-    print(evidence["score_left_out"] or "", end="\n" if evidence["score_left_out"] else "")
+    if evidence["score_left_out"]:
+        print(f"no scores: {evidence['score_left_out']}")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/, or the path of one")
-    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="prepared data (default: data)")
-    parser.add_argument("--results", type=Path, default=HERE.parent / "matched_training", metavar="DIR",
-                        help="of frozen results (default: research/matched_training)")
-    parser.add_argument("--out", type=Path, default=HERE, metavar="DIR", help="where --freeze writes (default: here)")
-    parser.add_argument("--freeze", action="store_true", help="write NAME.json")
-    options = parser.parse_args(argv)
-    protocol, path = find_protocol(options.study, ROOT / "protocols")
-    study = protocol["study"]
-    evidence, findings = audit(protocol, path, options.data / study, options.results / f"{study}.json")
-    for finding in findings:
-        print(f"FALSE {options.data / study / 'tokenizer'}: {finding}")
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", required=True, metavar="NAME", help="a study in protocols/, prepared")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    arguments.add_argument("--freeze", action="store_true", help="write NAME.json beside this script")
+    options = arguments.parse_args(argv)
+    protocol, path = find_protocol(options.study, options.root / "protocols")
+    study, directory = protocol["study"], options.root / "data" / protocol["study"]
+    evidence, findings = audit(protocol, path, directory, options.root / f"research/matched_training/{study}.json")
     if findings:
-        return 1
+        checks = Checks()
+        for finding in findings:
+            checks.expect(False, f"{directory / 'tokenizer'}: {finding}")
+        return checks.close()
     print_summary(evidence)
-    if options.freeze:
-        freeze_json(options.out / f"{study}.json", evidence)
-    print(f"evidence: {options.out / f'{study}.json'}" if options.freeze else "nothing written; --freeze writes it")
+    if not options.freeze:
+        print("Nothing was written; --freeze writes the evidence.")
+        return 0
+    frozen = options.root / QUESTION / f"{study}.json"
+    freeze_json(frozen, evidence)
+    print(f"evidence: {frozen}")
     return 0
 
 

@@ -1,7 +1,4 @@
-"""Token counts of a prepared study, from its files and the baseline packer's rule alone; for verify_token_bytes.py.
-
-The packer here is a sorted list and shares nothing with loaders/.
-"""
+"""Count the tokens of a prepared study again, for verify_token_bytes.py, without anything of loaders/."""
 
 import base64
 import bisect
@@ -12,7 +9,7 @@ from evidence import InputError, read_json
 
 
 def read_ranks(path):
-    """The tokens of ranks.txt by rank."""
+    """Return the tokens of ranks.txt in the order of their ranks."""
     lines = [line.split(b" ") for line in path.read_bytes().splitlines()]
     if [int(rank) for _, rank in lines] != list(range(len(lines))):
         raise InputError(f"{path}: expected ranks 0, 1, 2, ... in order")
@@ -20,7 +17,7 @@ def read_ranks(path):
 
 
 def packed_rows(lengths, refill, capacity, rows, buffer_size):
-    """Yield [(document, tokens)] of each row of the baseline packer over repeated passes, by its rule alone."""
+    """Yield [(document, tokens)] of each row that the baseline's rule packs over repeated passes."""
     held, arrived, batch = [], 0, 0
     for _ in range(rows):
         row, space = [], capacity
@@ -39,7 +36,7 @@ def packed_rows(lengths, refill, capacity, rows, buffer_size):
 
 
 def recount_rows(directory, split, settings, rows, part):
-    """int64 (vocabulary,): tokens of `part` (a slice) of the first rows of a split."""
+    """Count the tokens in the slice `part` of the first rows of a split: int64 (vocabulary,)."""
     lengths, refill, tokens = (np.load(directory / split / f"{name}.npy") for name in ("lengths", "refill", "tokens"))
     first, counts = np.concatenate([[0], np.cumsum(lengths - 1)]).tolist(), np.zeros(settings["vocabulary"], np.int64)
     for row in packed_rows(lengths.tolist(), refill.tolist(), settings["capacity"], rows, settings["buffer_size"]):
@@ -50,7 +47,7 @@ def recount_rows(directory, split, settings, rows, part):
 
 
 def recount(directory, protocol):
-    """{stream: counts} of a prepared study, int64 (vocabulary,)."""
+    """Return ({stream: int64 (vocabulary,) counts}, BOS id) of a prepared study."""
     training, packing = protocol["training"], protocol["packing"]
     vocabulary, bos = (read_json(directory / "tokenizer/tokenizer.json")[key] for key in ("vocabulary", "bos"))
     settings = {"vocabulary": vocabulary, "bos": bos, "capacity": packing["context"] + 1,
