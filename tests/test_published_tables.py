@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 import pytest
 
 from evidence import InputError, canonical_json
-from research.published_tables import formulas
+from research.published_tables import formulas, printed
 from research.published_tables import verify_published_tables as verifier
 
+HERE = verifier.ROOT / printed.QUESTION
 FILES = ("relations.json", "version_1.json", "version_2.json")
 STEPS = (1, 2, 3, *(10**power for power in range(1, 13)))
 
@@ -22,17 +23,22 @@ STEPS = (1, 2, 3, *(10**power for power in range(1, 13)))
 @pytest.fixture(scope="module")
 def loaded():
     """(relations, printed strings and identifiers by version, ranges by version)."""
-    versions = {v: verifier.load_version(verifier.HERE / f"version_{v}.json") for v in (1, 2)}
-    relations = verifier.load_relations(verifier.HERE / "relations.json")
-    return relations, versions, verifier.namespaces(versions, relations["constants"])
+    versions, relations, numbers = printed.read_all(HERE)
+    return relations, versions, numbers
 
 
 @pytest.fixture
 def copied(tmp_path):
-    """A folder with the three files, to be damaged."""
+    """The folder of the question in a root of its own, with the three files, to be damaged."""
+    folder = tmp_path / printed.QUESTION
+    folder.mkdir(parents=True)
     for name in FILES:
-        shutil.copy(verifier.HERE / name, tmp_path)
-    return tmp_path
+        shutil.copy(HERE / name, folder)
+    return folder
+
+
+def verify(folder):
+    return verifier.main(["--root", str(folder.parents[1])])
 
 
 def edit(folder, name, change):
@@ -57,7 +63,7 @@ def put(folder, version, name, text):
 
 def failing_lines(folder, capsys):
     """The FAIL lines of a run that must exit 1."""
-    assert verifier.main(["--data", str(folder)]) == 1
+    assert verify(folder) == 1
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
 
 
@@ -92,7 +98,7 @@ def is_caught(numbers, name, shift, reading):
 
 
 def test_all_that_is_printed_holds_but_for_what_is_recorded(capsys):
-    """Exit 0, the count is printed, and the answer of the README is this count."""
+    """Exit 0, and the last line counts the lines before it."""
     assert verifier.main([]) == 0
     out = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\d+ checks, 0 failed", out[-1]) and int(out[-1].split()[0]) == len(out) - 1 > 700
@@ -103,15 +109,15 @@ def test_every_number_is_held_by_a_relation_or_listed(loaded):
     """Moved far enough in one direction at least, every number outside the list of uncheckable ones is caught."""
     relations, versions, numbers = loaded
     reading = readers(relations, numbers)
-    printed = versions[1][0].keys() | versions[2][0].keys()
+    names = versions[1][0].keys() | versions[2][0].keys()
     tight = 0
-    for name in sorted(printed - set(relations["uncheckable"])):
+    for name in sorted(names - set(relations["uncheckable"])):
         unit = unit_of(numbers[2].get(name) or numbers[1][name])
         first = [next((s for s in STEPS if is_caught(numbers, name, sign * s * unit, reading[name])), None)
                  for sign in (1, -1)]
         assert any(first), f"no relation notices {name}"
         tight += None not in first and max(first) <= 3
-    assert tight > 0.62 * len(printed), f"only {tight} numbers are caught within three last digits both ways"
+    assert tight > 0.62 * len(names), f"only {tight} numbers are caught within three last digits both ways"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,7 +143,7 @@ def test_an_uncheckable_number_is_only_held_by_its_repetition(copied, capsys):
     put(copied, 1, "coverage.median_prefix", "15")
     assert any("coverage.median_prefix 15 | 14" in line for line in failing_lines(copied, capsys))
     put(copied, 2, "coverage.median_prefix", "15")
-    assert verifier.main(["--data", str(copied)]) == 0
+    assert verify(copied) == 0
 
 
 def test_the_lists_of_what_no_relation_reads_are_exact(loaded):
@@ -156,14 +162,9 @@ def test_the_lists_of_what_no_relation_reads_are_exact(loaded):
     def reached(name, words):
         return any(fnmatchcase(name, word) for word in words)
 
-    printed = sorted(versions[1][0].keys() | versions[2][0].keys())
-    assert relations["uncheckable"] == [name for name in printed if not reached(name, read)]
-    assert relations["only_bounded"] == [n for n in printed if reached(n, read) and not reached(n, equated)]
-    readme = " ".join((verifier.HERE / "README.md").read_text().split())
-    bounded, free = len(relations["only_bounded"]), len(relations["uncheckable"])
-    assert f"{len(relations['formulas'])} claims over {len(printed)} numbers" in readme
-    assert f"{len(printed) - bounded - free} stand in an equation; {bounded} only" in readme
-    assert f"{free} in none" in readme
+    names = sorted(versions[1][0].keys() | versions[2][0].keys())
+    assert relations["uncheckable"] == [name for name in names if not reached(name, read)]
+    assert relations["only_bounded"] == [n for n in names if reached(n, read) and not reached(n, equated)]
 
 
 @pytest.mark.parametrize("key", ["uncheckable", "only_bounded", "known_discrepancies", "only_in_version_1"])
@@ -199,17 +200,17 @@ def test_what_is_not_a_printed_number_is_refused_by_name(copied, text):
     """Exit 2's error names file, key and text."""
     put(copied, 2, "coverage.emitted", text)
     with pytest.raises(InputError, match=r"version_2.json: coverage.emitted.*" + re.escape(repr(text))):
-        verifier.main(["--data", str(copied)])
+        verify(copied)
 
 
 def test_a_removed_or_unmarked_number_is_refused(copied):
     """A relation that reads a missing number says which; data not marked as reported is not read."""
     edit(copied, "version_2.json", lambda data: data["groups"]["coverage"]["values"].pop("emitted"))
     with pytest.raises(InputError, match="coverage.emitted"):
-        verifier.main(["--data", str(copied)])
+        verify(copied)
     edit(copied, "version_1.json", lambda data: data.update(status="measured"))
     with pytest.raises(InputError, match="reported by the paper"):
-        verifier.main(["--data", str(copied)])
+        verify(copied)
 
 
 @pytest.mark.parametrize("claim, holds", [
@@ -225,8 +226,8 @@ def test_a_removed_or_unmarked_number_is_refused(copied):
 ])
 def test_formulas_use_every_value_a_printed_number_may_stand_for(claim, holds):
     """Worked by hand: 0.12 is 0.115 to 0.125, 0.13 is 0.125 to 0.135; whole numbers, words and times are exact."""
-    printed = {"a.x": "+0.12", "a.y": ".13", "a.z": "0.1", "a.n": "1,234,567", "a.t": "17:16:10.6", "a.w": "Seven"}
-    numbers = {name: formulas.read_printed(text, name) for name, text in printed.items()}
+    texts = {"a.x": "+0.12", "a.y": ".13", "a.z": "0.1", "a.n": "1,234,567", "a.t": "17:16:10.6", "a.w": "Seven"}
+    numbers = {name: formulas.read_printed(text, name) for name, text in texts.items()}
     assert formulas.Formula(claim).check(numbers)[0] is holds
 
 
@@ -237,7 +238,7 @@ def test_a_file_of_another_version_and_identifiers_that_are_no_text_are_refused(
     """Neither passes unread."""
     edit(copied, "version_2.json", lambda data: data.update(change))
     with pytest.raises(InputError, match=f"version_2.json[:.] ?{message}"):
-        verifier.main(["--data", str(copied)])
+        verify(copied)
 
 
 FREE_KEYS = {"groups": "group", "values": "name", "name": "name", "identifiers": "name", "each": "name"}
@@ -266,14 +267,15 @@ def test_a_value_of_another_type_is_refused_by_file_and_key(copied, name):
                 holder[last] = wrong
                 (copied / name).write_bytes(canonical_json(data))
                 with pytest.raises(InputError) as caught:
-                    verifier.main(["--data", str(copied)])
+                    verify(copied)
                 assert name in str(caught.value) and next(k for k in path[::-1] if type(k) is str) in str(caught.value)
                 tried += 1
         (copied / name).write_bytes(canonical_json(whole))
     assert tried > 30
 
 
-@pytest.mark.parametrize("claim", ["a.x", "a.x != 1", "f(a.x) == 1", "a.x ** 2 == 1", "a.x ==", "a.q == 1", '"b.*" == 1'])
+@pytest.mark.parametrize("claim", ["a.x", "a.x != 1", "f(a.x) == 1", "a.x ** 2 == 1", "a.x ==", "a.q == 1",
+                                   '"b.*" == 1'])
 def test_a_claim_that_cannot_be_read_is_refused(claim):
     """InputError, never a pass."""
     with pytest.raises(InputError, match="relations.json"):
@@ -283,5 +285,5 @@ def test_a_claim_that_cannot_be_read_is_refused(claim):
 def test_the_files_are_canonical():
     """Sorted keys, two spaces, one final newline."""
     for name in FILES:
-        data = (verifier.HERE / name).read_bytes()
+        data = (HERE / name).read_bytes()
         assert data == canonical_json(json.loads(data)), name

@@ -1,7 +1,7 @@
-"""Printed numbers as ranges, and formulas over them: what relations.json is written in.
+"""Printed numbers as ranges, and the formulas over them that relations.json holds.
 
-A printed decimal stands for every value that rounds to it. Arithmetic on ranges gives all results the printed digits
-allow, so a formula is refuted only where no reading of the digits fits it.
+A printed decimal represents every value that rounds to it. Arithmetic on ranges gives all results that the printed
+digits allow, so a formula is refuted only where no reading of the digits satisfies it.
 """
 
 import ast
@@ -19,7 +19,7 @@ WORDS = "zero one two three four five six seven eight nine ten".split()
 
 
 class Range(NamedTuple):
-    """All values a printed number may stand for, ends included."""
+    """All values that a printed number may represent, both ends included."""
 
     low: Decimal
     high: Decimal
@@ -32,12 +32,12 @@ class Range(NamedTuple):
 
 
 def exactly(value):
-    """The range of one exact value."""
+    """Return the range that holds one exact value."""
     return Range(Decimal(value), Decimal(value))
 
 
 def read_printed(text, where):
-    """Range of a printed number: whole numbers, number words and h:m:s are exact, decimals ± half a last digit."""
+    """Return the range of a printed number: integers, number words and h:m:s are exact, decimals ± half a digit."""
     plain = text.replace(",", "").replace("−", "-")
     if plain.lower() in WORDS:
         return exactly(WORDS.index(plain.lower()))
@@ -97,7 +97,7 @@ COMPARISONS = {
 
 
 class Formula:
-    """One claim over named numbers: `a == b`, `a < b` or a chain. "a.*.b" in quotes is every name that matches."""
+    """One claim over named numbers: `a == b`, `a < b` or a chain. A quoted "a.*.b" expands to all matching names."""
 
     def __init__(self, text):
         self.text = text
@@ -110,7 +110,7 @@ class Formula:
         self.equates = any(isinstance(op, ast.Eq) for op in self.tree.ops)
 
     def names(self, numbers):
-        """The names this claim reads, patterns expanded over `numbers`; InputError when one is not there."""
+        """List the names that this claim reads, patterns expanded over `numbers`; InputError when one is missing."""
         found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in numbers:
@@ -147,7 +147,7 @@ class Formula:
         raise InputError(f"relations.json: cannot read {ast.unparse(node)!r} in {self.text!r}")
 
     def check(self, numbers):
-        """(whether it holds, both sides as text) on {name: Range}; what cannot be computed does not hold."""
+        """Return (whether it holds, both sides as text) on {name: Range}; what cannot be computed does not hold."""
         with localcontext() as context:
             context.prec = 50
             try:

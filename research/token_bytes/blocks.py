@@ -35,7 +35,7 @@ def classes(root):
     """Types by class and study."""
     found = audits(root).values()
     rows = [[meaning, *(audit["classes"][name]["types"] for audit in found)] for name, meaning in CLASSES.items()]
-    return tabulate(rows, ["class", *(f"`{study}` types" for study in STUDIES)], "github")
+    return tabulate(rows, ["class", *(f"`{study}` types" for study in STUDIES)], "pipe")
 
 
 def streams(root):
@@ -48,7 +48,7 @@ def streams(root):
             rows.append([f"`{study}`", meaning, f"{stream['tokens']:,}", f"{stream['differing']:,}",
                          f"{stream['share']:.2%}", f"{excess:+.2%}"])
     header = ["study", "stream (BOS included)", "tokens", "of differing types", "share", "supplied over raw bytes"]
-    return tabulate(rows, header, "github", disable_numparse=True, colalign=("left", "left", *["right"] * 4))
+    return tabulate(rows, header, "pipe", disable_numparse=True, colalign=("left", "left", *["right"] * 4))
 
 
 def scores(root):
@@ -57,7 +57,7 @@ def scores(root):
              f"{score['raw_minus_supplied']:+.4f}"]
             for study, audit in audits(root).items() for run, score in audit["score"].items()]
     header = ["study", "run", "bits per supplied byte (official)", "bits per raw byte", "difference"]
-    return tabulate(rows, header, "github", disable_numparse=True, colalign=("left", "left", *["right"] * 3))
+    return tabulate(rows, header, "pipe", disable_numparse=True, colalign=("left", "left", *["right"] * 3))
 
 
 BLOCKS = {"token_bytes.answer": answer, "token_bytes.classes": classes, "token_bytes.streams": streams,
