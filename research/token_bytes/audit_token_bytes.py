@@ -23,9 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from corpora.prepared import prepared_file
-from evidence import Checks, freeze_json, parser, read_json, run_script, sha256_file
-from protocols.schema import find_protocol
+from corpora.prepared import Prepared
+from evidence import Checks, freeze_json, parser, read_json, run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "research/token_bytes"
@@ -92,32 +91,28 @@ def table_findings(tokens, tables, size):
 # ------------------------------------------------------------------------------------------ streams
 
 
-def count_rows(directory, split, protocol, bos, rows, column):
+def count_rows(prepared, split, rows, column):
     """Count each token in the slice `column` of the baseline's first `rows` rows of a split: int64 (vocabulary,)."""
     from loaders import best_fit_crop
     from loaders.rows import RowReader
 
-    packing = protocol["packing"]
-    lengths, refill = np.load(directory / split / "lengths.npy"), np.load(directory / split / "refill.npy")
-    tokens, capacity = np.load(directory / split / "tokens.npy", mmap_mode="r"), packing["context"] + 1
-    plan = best_fit_crop.plan(lengths, capacity=capacity, rows=rows, buffer_size=packing["buffer_size"], refill=refill)
-    reader = RowReader(plan, tokens, lengths, bos, capacity)
-    counts = np.zeros(protocol["tokenizer"]["vocabulary"], np.int64)
+    lengths, refill, packing = prepared.lengths(split), prepared.refill(split), prepared.protocol["packing"]
+    plan = best_fit_crop.plan(lengths, capacity=prepared.capacity, rows=rows, buffer_size=packing["buffer_size"],
+                              refill=refill)
+    reader = RowReader(plan, prepared.tokens(split), lengths, prepared.bos, prepared.capacity)
+    counts = np.zeros(prepared.protocol["tokenizer"]["vocabulary"], np.int64)
     for first in range(0, rows, CHUNK):
         ids = reader.rows(first, min(first + CHUNK, rows))[:, column]
         counts += np.bincount(ids.ravel(), minlength=len(counts))
     return counts
 
 
-def count_streams(directory, protocol, bos):
+def count_streams(prepared):
     """Count each token in the corpus, in a run's inputs and in the official score's targets: {stream: int64}."""
-    training, vocabulary = protocol["training"], protocol["tokenizer"]["vocabulary"]
-    corpus = np.bincount(np.load(directory / "train/tokens.npy"), minlength=vocabulary)
-    corpus[bos] += len(np.load(directory / "train/lengths.npy"))
-    rows = training["updates"] * training["accumulation"] * training["microbatch"]
-    scored = protocol["evaluation"]["targets"] // protocol["packing"]["context"]
-    return {"corpus": corpus, "inputs": count_rows(directory, "train", protocol, bos, rows, slice(None, -1)),
-            "scored": count_rows(directory, "validation", protocol, bos, scored, slice(1, None))}
+    corpus = np.bincount(prepared.tokens("train"), minlength=prepared.protocol["tokenizer"]["vocabulary"])
+    corpus[prepared.bos] += len(prepared.lengths("train"))
+    return {"corpus": corpus, "inputs": count_rows(prepared, "train", prepared.training_rows, slice(None, -1)),
+            "scored": count_rows(prepared, "validation", prepared.scored_rows, slice(1, None))}
 
 
 # ----------------------------------------------------------------------------------------- evidence
@@ -162,31 +157,25 @@ def score_effect(path):
             for name, score in runs.items()}
 
 
-def audit(protocol, protocol_path, directory, results):
+def audit(prepared, results):
     """Return (evidence, []), or (None, findings) where the prepared byte tables are wrong."""
     from corpora.tokenizer import read_tokenizer
 
-    for name in FILES:
-        prepared_file(directory, name)
-    ranks, settings = read_tokenizer(directory / "tokenizer")
-    tokens, bos = sorted(ranks, key=ranks.get), settings["bos"]
-    tables = {name: np.load(directory / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")}
+    inputs = prepared.inputs(FILES, [prepared.protocol_path, *([results] if results.exists() else [])])
+    ranks, settings = read_tokenizer(prepared.directory / "tokenizer")
+    tokens = sorted(ranks, key=ranks.get)
+    tables = dict(zip(("supplied", "raw"), prepared.byte_tables, strict=True))
     findings = table_findings(tokens, tables, settings["vocabulary"])
     if findings:
         return None, findings
-    counts = count_streams(directory, protocol, bos)
+    counts = count_streams(prepared)
     types, score = describe_types(tokens, counts), score_effect(results)
-    named = {f"data/{directory.name}/{name}": directory / name for name in FILES}
-    named[f"protocols/{protocol_path.name}"] = protocol_path
-    if score is not None:
-        named[f"research/matched_training/{results.name}"] = results
     hidden = sum(not all(whole for _, whole in pieces(token)) for token in tokens) - len(types)
     return {
-        "study": protocol["study"], "reported": REPORTED,
-        "inputs": [{"path": name, "sha256": sha256_file(path)} for name, path in sorted(named.items())],
+        "study": prepared.study, "reported": REPORTED, "inputs": inputs,
         "vocabulary": settings["vocabulary"], "ordinary_types": len(tokens), "differing_types": len(types),
         "partial_types_of_equal_length": hidden, "types": types, "classes": by_class(types),
-        "streams": summarise(types, counts, tables, bos), "score": score,
+        "streams": summarise(types, counts, tables, prepared.bos), "score": score,
         "score_left_out": None if score else f"no research/matched_training/{results.name}: the runs are not frozen",
     }, []
 
@@ -212,19 +201,19 @@ def main(argv=None):
     arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
     arguments.add_argument("--freeze", action="store_true", help="write NAME.json beside this script")
     options = arguments.parse_args(argv)
-    protocol, path = find_protocol(options.study, options.root / "protocols")
-    study, directory = protocol["study"], options.root / "data" / protocol["study"]
-    evidence, findings = audit(protocol, path, directory, options.root / f"research/matched_training/{study}.json")
+    prepared = Prepared(options.root, options.study)
+    results = options.root / f"research/matched_training/{prepared.study}.json"
+    evidence, findings = audit(prepared, results)
     if findings:
         checks = Checks()
         for finding in findings:
-            checks.expect(False, f"{directory / 'tokenizer'}: {finding}")
+            checks.expect(False, f"{prepared.directory / 'tokenizer'}: {finding}")
         return checks.close()
     print_summary(evidence)
     if not options.freeze:
         print("Nothing was written; --freeze writes the evidence.")
         return 0
-    frozen = options.root / QUESTION / f"{study}.json"
+    frozen = options.root / QUESTION / f"{prepared.study}.json"
     freeze_json(frozen, evidence)
     print(f"evidence: {frozen}")
     return 0
