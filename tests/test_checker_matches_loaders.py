@@ -1,4 +1,4 @@
-"""The packing checker's packers, which use nothing of loaders/, give the compiled loaders' plans, segment for segment.
+"""The reference packers, which use nothing of loaders/, give the compiled loaders' plans, segment for segment.
 
 Random streams with many equal lengths, documents longer than a row, short batches and several passes.
 """
@@ -8,8 +8,8 @@ import pytest
 
 from loaders import best_fit_crop, lossless
 from loaders.accounting import BOS, COUNT, ROW, START
-from research.theorem import packers
-from tiny import audited  # noqa: F401
+from research.reference_packer import ReferencePacker
+from research.theorem.packers import UnsortedPacker
 
 WORLDS, ROWS = 80, 50
 
@@ -25,26 +25,24 @@ def streams():
                         "rows": ROWS, "refill": refill}
 
 
-def checked_plan(lengths, buffer, *, capacity, buffer_size, rows, refill):
-    """The plan of a checker's buffer, int64 (segments, 5): its selections count the BOS as a token, a plan apart."""
-    packer = packers.Packer(buffer, lengths.tolist(), refill.tolist(), capacity, buffer_size)
+def checked_plan(packer, rows):
+    """The plan of a checker's packer, int64 (segments, 5)."""
     segments = []
     while packer.row < rows:
-        packer.fill()
-        row = packer.row
-        arrival, start, count, _ = packer.select()
-        bos = int(start == 0)
-        segments.append((row, arrival, bos, max(start - 1, 0), count - bos))
+        packer.refill()
+        segments.append(packer.select()[:5])
     return np.array(segments)
 
 
-@pytest.mark.parametrize("buffer_type", [packers.UnsortedBuffer, packers.SortedBuffer])
+@pytest.mark.parametrize("packer_type", [UnsortedPacker, ReferencePacker])
 @pytest.mark.parametrize("loader", [best_fit_crop, lossless])
-def test_every_segment_of_4000_rows_is_the_checkers(loader, buffer_type):
+def test_every_segment_of_4000_rows_is_the_checkers(loader, packer_type):
     rows = continued = cropped = 0
     for lengths, settings in streams():
         plan = loader.plan(lengths, **settings)
-        expected = checked_plan(lengths, buffer_type(loader.CONTINUES), **settings)
+        sizes = {key: settings[key] for key in ("capacity", "buffer_size")}
+        packer = packer_type(lengths.tolist(), settings["refill"].tolist(), lossless=loader.CONTINUES, **sizes)
+        expected = checked_plan(packer, ROWS)
         assert np.array_equal(plan, expected)
         rows += int(plan[-1, ROW]) + 1
         continued += int((plan[:, BOS] == 0).sum())

@@ -1,4 +1,4 @@
-"""The packing checker agrees with cases worked by hand, covers small worlds, and fails when a claim is made false."""
+"""The packing checker agrees with cases worked by hand, covers small cases, and fails when a claim is made false."""
 
 import json
 import subprocess
@@ -10,70 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence import InputError
-from research.theorem import counterexamples as limits
-from research.theorem import packers, packing_checker
-from research.theorem import small_cases as small_worlds
+from research.theorem import counterexamples, packers, packing_checker, small_cases
 
-BUFFERS = [packers.UnsortedBuffer, packers.SortedBuffer]
 # Ten documents, and one of 1,000 tokens in place of the end of the stream: it fills the buffer and is never chosen.
 TEN_DOCUMENTS = [9, 30, 14, 20, 6, 5, 12, 3, 25, 4, 1000]
 
 
-def rows_of(buffer, lengths, refill, capacity, buffer_size, rows):
-    """The first rows, each a list of (document, start, count)."""
-    packer, table = packers.Packer(buffer, lengths, refill, capacity, buffer_size), [[] for _ in range(rows)]
-    while packer.row < rows:
-        packer.fill()
-        row = table[packer.row]
-        row.append(packer.select()[:3])
-    return table
-
-
-@pytest.mark.parametrize("buffer_type", BUFFERS)
-def test_the_shortest_candidate_is_cropped_when_nothing_fits(buffer_type):
-    """Space 7, lengths 23, 12, 9, 31: the 9 gives 7 tokens and loses 2."""
-    buffer = buffer_type(lossless=False)
-    for arrival, length in enumerate([23, 12, 9, 31]):
-        buffer.add(arrival, length)
-    assert buffer.take(7) == (2, 0, 7, 2)
-
-
-@pytest.mark.parametrize("buffer_type", BUFFERS)
-def test_four_rows_worked_by_hand_are_packed_with_their_account(buffer_type):
-    """Capacity 11, buffer 4: rows, and drawn 128 = emitted 44 + discarded 29 + buffered 55, the closing 1,000 apart."""
-    table = rows_of(buffer_type(lossless=False), TEN_DOCUMENTS, [1] * 11, 11, 4, 4)
-    assert [[(document, count) for document, _, count in row] for row in table] == [
-        [(0, 9), (4, 2)], [(5, 5), (6, 6)], [(7, 3), (2, 8)], [(9, 4), (3, 7)]]
-    totals = packers.replay(TEN_DOCUMENTS, [1] * 11, capacity=11, buffer_size=4, rows=4, buffer_type=buffer_type)
+@pytest.mark.parametrize("packer_type", [packers.UnsortedPacker, packers.ReferencePacker])
+def test_the_totals_of_four_rows_worked_by_hand_balance(packer_type):
+    """Capacity 11, buffer 4: 128 drawn = 44 emitted + 29 discarded + 55 buffered, the closing 1,000 apart."""
+    totals = packers.replay(TEN_DOCUMENTS, [1] * 11, capacity=11, buffer_size=4, rows=4, packer_type=packer_type)
     named = {name: totals[f"{name}_tokens"] for name in ("arrived", "emitted", "discarded", "buffered")}
     assert named == {"arrived": 1128, "emitted": 44, "discarded": 29, "buffered": 1055}
     assert (totals["started_documents"], totals["buffered_documents"], totals["crops"]) == (8, 3, 4)
 
 
-@pytest.mark.parametrize("buffer_type", BUFFERS)
-def test_a_long_first_arrival_never_starts_while_short_ones_keep_coming(buffer_type):
+def test_a_long_first_arrival_never_starts_while_short_ones_keep_coming():
     """One document of 100, then thirty of 4, capacity 8, buffer 3, five rows: it is drawn first and stays."""
-    totals = packers.replay([100] + [4] * 30, [1] * 31, capacity=8, buffer_size=3, rows=5, buffer_type=buffer_type)
+    totals = packers.replay([100] + [4] * 30, [1] * 31, capacity=8, buffer_size=3, rows=5)
     assert (totals["arrived_tokens"], totals["emitted_tokens"], totals["discarded_tokens"]) == (144, 40, 0)
     assert (totals["buffered_tokens"], totals["started_long_documents"], totals["protected_documents"]) == (104, 0, 1)
-
-
-@pytest.mark.parametrize("buffer_type", BUFFERS)
-def test_lossless_continuation_emits_every_token_once_and_in_order(buffer_type):
-    """Lengths 7, 3, 5, 1 in rows of 4, all buffered at once: four full rows, no token lost."""
-    table = rows_of(buffer_type(lossless=True), [7, 3, 5, 1], [4], 4, 1, 4)
-    assert table == [[(1, 0, 3), (3, 0, 1)], [(2, 0, 4)], [(2, 4, 1), (0, 0, 3)], [(0, 3, 4)]]
-
-
-@pytest.mark.parametrize("buffer_type", BUFFERS)
-def test_a_kept_suffix_holds_its_place_among_equals(buffer_type):
-    """A suffix of 2 goes before a document of 2 that arrived later."""
-    buffer = buffer_type(lossless=True)
-    buffer.add(0, 5)
-    buffer.add(1, 9)
-    assert buffer.take(3) == (0, 0, 3, 2)
-    buffer.add(2, 2)
-    assert [buffer.take(4), buffer.take(2)] == [(0, 3, 2, 0), (2, 0, 2, 0)]
 
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 6), st.integers(1, 6))
@@ -88,27 +44,26 @@ def test_the_protected_set_kept_up_to_date_is_the_one_sorted_afresh(lengths, cap
 
 def test_refill_patterns_are_all_the_ways_to_cut_a_pass():
     """Every composition of 4 exactly once."""
-    found = list(small_worlds.refill_patterns(4))
+    found = list(small_cases.refill_patterns(4))
     assert len(found) == len(set(found)) == 8 and all(sum(pattern) == 4 and min(pattern) >= 1 for pattern in found)
 
 
 def test_the_self_test_passes_and_says_how_much_it_covered(capsys):
-    """Exit 0, a count of worlds, and N checks, 0 failed."""
     assert packing_checker.main(["--self-test", "--size", "2"]) == 0
     out = capsys.readouterr().out
-    worlds = sum(((r + 3) + 2 * (r + 3) ** 2) * 4 for r in range(1, 5))
-    assert f"crop: {worlds} worlds" in out and f"lossless: {worlds} worlds" in out
+    cases = sum(((r + 3) + 2 * (r + 3) ** 2) * 4 for r in range(1, 5))
+    assert f"crop: {cases} cases" in out and f"lossless: {cases} cases" in out
     assert out.splitlines()[-1] == "34 checks, 0 failed" and "FAIL" not in out
 
 
-class LatestOfEquals(packers.UnsortedBuffer):
+class LatestOfEquals(packers.UnsortedPacker):
     """Ties to the latest arrival: a fault that only equal lengths show."""
 
     def fallback(self):
         return min(self.spans, key=lambda span: (span[2], -span[0]))
 
 
-class Forgetful(packers.UnsortedBuffer):
+class Forgetful(packers.UnsortedPacker):
     """Loses what a document has beyond three tokens."""
 
     def add(self, arrival, length):
@@ -117,18 +72,18 @@ class Forgetful(packers.UnsortedBuffer):
 
 FAULTS = [
     ("largest_long_keys", lambda lengths, capacity, size: packers.largest_long_keys(lengths, capacity, size + 1),
-     {"proposition broken", "mass broken"}),
-    ("UnsortedBuffer", limits.LongestFirst,
-     {"proposition broken", "startup broken", "repeated broken", "packers differ at", "protected mass after whole"}),
-    ("SortedBuffer", LatestOfEquals, {"packers differ in", "packers differ at"}),
-    ("UnsortedBuffer", Forgetful, {"account broken at", "mass broken"}),
+     {"theorem broken", "mass broken"}),
+    ("UnsortedPacker", counterexamples.LongestFirst,
+     {"theorem broken", "startup broken", "repetition broken", "packers differ at", "protected mass after whole"}),
+    ("ReferencePacker", LatestOfEquals, {"packers differ in", "packers differ at"}),
+    ("UnsortedPacker", Forgetful, {"account broken at", "mass broken"}),
 ]
 
 
 @pytest.mark.parametrize("name, fault, claims", FAULTS, ids=["B keys", "longest", "ties", "loss"])
 def test_the_self_test_fails_when_a_claim_is_made_false(name, fault, claims, monkeypatch, capsys):
     """Protecting B keys, cropping the longest, breaking ties the wrong way and losing tokens are each found."""
-    for module in (small_worlds, packing_checker):
+    for module in (small_cases, packing_checker):
         monkeypatch.setattr(module, name, fault, raising=False)
     assert packing_checker.main(["--self-test", "--size", "2"]) == 1
     failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL crop")]
@@ -138,16 +93,17 @@ def test_the_self_test_fails_when_a_claim_is_made_false(name, fault, claims, mon
 SMALLEST = ["[2]", "[2]", "[2, 3]", "[2, 3]", "[4]", "[1, 2]"]
 
 
-@pytest.mark.parametrize("limit, lengths", list(zip(limits.LIMITS, SMALLEST)))
-def test_each_limit_has_the_smallest_witness_worked_by_hand(limit, lengths):
-    """A protected document begins once one hypothesis is dropped."""
-    assert f"lengths {lengths}," in limits.smallest_witness(limits.LIMITS[limit], lossless=False)[1]
+@pytest.mark.parametrize("name, lengths", list(zip(counterexamples.COUNTEREXAMPLES, SMALLEST, strict=True)))
+def test_each_changed_rule_has_the_smallest_witness_worked_by_hand(name, lengths):
+    """A protected document starts once one hypothesis is dropped."""
+    _, witness = counterexamples.smallest_witness(counterexamples.COUNTEREXAMPLES[name], lossless=False)
+    assert f"lengths {lengths}," in witness
 
 
 @pytest.mark.parametrize("lossless", [False, True])
-def test_the_studied_rule_has_no_witness_in_the_same_worlds(lossless):
+def test_the_studied_rule_has_no_witness_in_the_same_cases(lossless):
     """The search can come back empty."""
-    assert limits.smallest_witness(limits.STUDIED, lossless) == (258 * 2 * 3, None)
+    assert counterexamples.smallest_witness(packers.UnsortedPacker, lossless) == (258 * 2 * 3, None)
 
 
 def test_a_npy_file_is_read_as_numpy_reads_it(tmp_path):
@@ -217,7 +173,7 @@ def test_bad_use_exits_2_and_names_what_is_missing(tmp_path):
     (tmp_path / "refill.json").write_text("[1]")
     settings = ["--capacity", 4, "--buffer-size", 2, "--rows", 1, "--policy", "crop"]
     short = run("--lengths", tmp_path / "lengths.json")
-    assert short.returncode == 2 and "--refill --capacity --buffer-size --rows --policy" in short.stderr
+    assert short.returncode == 2 and all(name in short.stderr for name in ("--refill", *settings[::2]))
     unequal = run("--lengths", tmp_path / "lengths.json", "--refill", tmp_path / "refill.json", *settings)
     assert unequal.returncode == 2 and "batches of 2 documents in all, found 1" in unequal.stderr
     absent = run("--lengths", tmp_path / "none.npy", "--refill", tmp_path / "refill.json", *settings)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evidence import read_json
-from research.theorem.counterexamples import LIMITS, smallest_witness
+from research.theorem.counterexamples import COUNTEREXAMPLES, smallest_witness
 from tiny import audited  # noqa: F401
 
 HERE = Path(__file__).resolve().parents[1] / "research/source_exclusion"
@@ -69,7 +69,7 @@ def steady_lines():
 
 def limit_rows(reasons):
     """The table of limits from {limit: what fails}, with the witness that the search finds."""
-    return [f"| {name} | {reasons[name]} | {smallest_witness(rule, False)[1]} |" for name, rule in LIMITS.items()]
+    return [f"| {name} | {reasons[name]} | {smallest_witness(rule, False)[1]} |" for name, rule in COUNTEREXAMPLES.items()]
 
 
 def cells(line):
@@ -86,8 +86,8 @@ def test_every_number_in_the_tables_is_that_of_the_evidence():
 def test_every_limit_is_listed_with_the_smallest_world_that_the_search_finds():
     lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("| change of the rule")) + 2
-    listed = [cells(line) for line in lines[at:at + len(LIMITS)]]
-    assert limit_rows({name: reason for name, reason, _ in listed}) == lines[at:at + len(LIMITS)]
+    listed = [cells(line) for line in lines[at:at + len(COUNTEREXAMPLES)]]
+    assert limit_rows({name: reason for name, reason, _ in listed}) == lines[at:at + len(COUNTEREXAMPLES)]
 
 
 def test_every_script_and_kind_of_evidence_is_named():

@@ -1,129 +1,126 @@
-"""Rules just outside the proposition, and the smallest world in which each lets a protected document begin.
+"""Rules just outside the theorem, and the smallest case in which each lets a protected document start.
 
-The five limits of the paper's section 3. Each rule is the reference packer with one thing changed; `smallest_witness`
-walks all small worlds from the smallest up, so that the world it returns is minimal within its bounds.
+Each rule is the packer of packers.py with one thing changed. `smallest_witness` walks all small cases from the smallest
+up, so that the case it returns is minimal within BOUNDS.
 """
 
 import itertools
 
-from research.theorem.packers import Packer, UnsortedBuffer, largest_long_keys
+from research.theorem.packers import UnsortedPacker, largest_long_keys
 
 PATIENCE = 2
 BOUNDS = {"documents": 3, "length": 6, "capacity": 3, "buffer_size": 3}
 
 
-class PreSegmented(UnsortedBuffer):
+class PreSegmented(UnsortedPacker):
     """A document enters in pieces that fit a row."""
 
-    def __init__(self, lossless, capacity):
-        super().__init__(lossless)
-        self.capacity = capacity
-
     def add(self, arrival, length):
-        """A document arrives, in pieces of at most `capacity` tokens."""
-        self.spans += [(arrival, at, min(self.capacity, length - at)) for at in range(0, length, self.capacity)]
+        """Buffer a document in pieces of at most `capacity` tokens."""
+        for at in range(0, length, self.capacity):
+            self.spans.append((arrival, at, min(self.capacity, length - at)))
 
 
-class TwoActiveSpans(PreSegmented):
+class TwoActiveSpans(UnsortedPacker):
     """A document whose halves would both still exceed the capacity enters as two spans."""
 
     def add(self, arrival, length):
-        """A document arrives, whole or in two halves."""
-        half = length // 2 if length // 2 > self.capacity else 0
-        self.spans += [(arrival, 0, half), (arrival, half, length - half)] if half else [(arrival, 0, length)]
+        """Buffer a document whole or in two halves."""
+        half = length // 2
+        if half > self.capacity:
+            self.spans += [(arrival, 0, half), (arrival, half, length - half)]
+        else:
+            self.spans.append((arrival, 0, length))
 
 
-class FirstInLine(UnsortedBuffer):
+class FirstInLine(UnsortedPacker):
     """When nothing fits, the earliest arrival is cropped."""
 
     def fallback(self):
-        """The span that arrived first."""
+        """Return the span that arrived first."""
         return self.spans[0]
 
 
-class LongestFirst(UnsortedBuffer):
+class LongestFirst(UnsortedPacker):
     """When nothing fits, the longest span is cropped."""
 
     def fallback(self):
-        """The longest span."""
+        """Return the longest span."""
         return max(self.spans, key=lambda span: (span[2], -span[0]))
 
 
-class AgeBased(UnsortedBuffer):
-    """A span that has waited for `PATIENCE` selections is served next, whatever fits."""
+class AgeBased(UnsortedPacker):
+    """A span that has waited for `PATIENCE` selections is selected next, whether it fits or not."""
 
-    def __init__(self, lossless):
-        super().__init__(lossless)
+    def __init__(self, *arguments, **settings):
+        super().__init__(*arguments, **settings)
         self.selections, self.entered = 0, {}
 
     def add(self, arrival, length):
-        """A document arrives; its waiting time starts."""
+        """Buffer a document; its waiting time starts."""
         super().add(arrival, length)
         self.entered[arrival] = self.selections
 
     def choose(self, space):
-        """The first in line when it has waited long enough."""
+        """Return the first in line if it has waited long enough."""
         waited = self.selections - self.entered[self.spans[0][0]]
         self.selections += 1
         return self.spans[0] if waited >= PATIENCE else super().choose(space)
 
 
-class FlushingPacker(Packer):
-    """At the end of a pass the buffer is emptied by selections before the next pass begins."""
+class Flushing(UnsortedPacker):
+    """At the end of a pass the buffer is emptied by selections before the next pass starts to arrive."""
 
-    def short_of_spans(self):
-        """No document arrives between the end of a pass and the empty buffer."""
-        flushing = len(self.buffer) and self.arrived and self.arrived % len(self.lengths) == 0
-        return super().short_of_spans() and not flushing
-
-
-def _ignoring_capacity(buffer_type):
-    return lambda lossless, capacity: buffer_type(lossless)
+    def needs_refill(self):
+        """Return False between the end of a pass and the empty buffer."""
+        flushing = self.spans and self.arrived and self.arrived % len(self.lengths) == 0
+        return super().needs_refill() and not flushing
 
 
-STUDIED = (_ignoring_capacity(UnsortedBuffer), Packer)
-LIMITS = {
-    "pre-segmentation to the capacity": (PreSegmented, Packer),
-    "flushing at the end of a pass": (_ignoring_capacity(UnsortedBuffer), FlushingPacker),
-    "another fallback, first in line": (_ignoring_capacity(FirstInLine), Packer),
-    "another fallback, longest": (_ignoring_capacity(LongestFirst), Packer),
-    "two active spans a document": (TwoActiveSpans, Packer),
-    f"age-based service after {PATIENCE} selections": (_ignoring_capacity(AgeBased), Packer),
+COUNTEREXAMPLES = {
+    "pre-segmentation to the capacity": PreSegmented,
+    "flushing at the end of a pass": Flushing,
+    "another fallback, first in line": FirstInLine,
+    "another fallback, longest": LongestFirst,
+    "two active spans a document": TwoActiveSpans,
+    f"age-based service after {PATIENCE} selections": AgeBased,
 }
 
 
-def _worlds():
-    """(lengths, buffer_size, capacity) within BOUNDS: fewest tokens, documents, spans, then smallest row first."""
+def bounded_cases():
+    """Return every (lengths, buffer_size, capacity) within BOUNDS, ordered by tokens, documents, buffer and row."""
     sizes = range(1, BOUNDS["documents"] + 1)
-    lengths = [world for n in sizes for world in itertools.product(range(1, BOUNDS["length"] + 1), repeat=n)]
-    worlds = itertools.product(lengths, range(2, BOUNDS["buffer_size"] + 1), range(1, BOUNDS["capacity"] + 1))
-    return sorted(worlds, key=lambda world: (sum(world[0]), len(world[0]), *world[1:], world[0]))
+    lengths = [case for n in sizes for case in itertools.product(range(1, BOUNDS["length"] + 1), repeat=n)]
+    cases = itertools.product(lengths, range(2, BOUNDS["buffer_size"] + 1), range(1, BOUNDS["capacity"] + 1))
+    return sorted(cases, key=lambda case: (sum(case[0]), len(case[0]), *case[1:], case[0]))
 
 
 def protected_selected(packer, passes):
-    """The first selection of a protected document within `passes` passes: (its number, the arrival), else None."""
-    for number in itertools.count(1):
-        packer.fill()
-        if packer.arrived > passes * len(packer.lengths):
-            return None
-        arrived = [packer.length(arrival) for arrival in range(packer.arrived)]
+    """Return (selection, arrival) of the first protected document that is selected within `passes` passes, or None."""
+    lengths, number = packer.lengths, 1
+    packer.refill()
+    while packer.arrived <= passes * len(lengths):
+        arrived = [lengths[arrival % len(lengths)] for arrival in range(packer.arrived)]
         keys = largest_long_keys(arrived, packer.capacity, packer.buffer_size)
-        arrival = packer.select()[0]
+        arrival = packer.select()[1]
         if arrival in {key[1] for key in keys}:
             return number, arrival
+        number += 1
+        packer.refill()
+    return None
 
 
-def smallest_witness(rule, lossless):
-    """(worlds tried, description of the smallest world in which `rule` begins a protected document, or None).
+def smallest_witness(packer_type, lossless):
+    """Return (cases tried, text of the smallest case in which a protected document starts, or None).
 
-    `rule` is (buffer_type(lossless, capacity), packer_type); documents arrive one at a time.
+    Documents arrive one at a time.
     """
-    buffer_type, packer_type = rule
-    for tried, (lengths, buffer_size, capacity) in enumerate(_worlds(), 1):
-        buffer = buffer_type(lossless, capacity)
-        packer = packer_type(buffer, lengths, (1,) * len(lengths), capacity, buffer_size)
+    cases = bounded_cases()
+    for tried, (lengths, buffer_size, capacity) in enumerate(cases, 1):
+        refill = (1,) * len(lengths)
+        packer = packer_type(lengths, refill, capacity=capacity, buffer_size=buffer_size, lossless=lossless)
         if found := protected_selected(packer, passes=buffer_size + 1):
             number, arrival = found
             return tried, (f"lengths {list(lengths)}, capacity {capacity}, buffer {buffer_size}: selection {number} "
-                           f"begins arrival {arrival} ({packer.length(arrival)} tokens)")
-    return tried, None
+                           f"starts arrival {arrival} ({lengths[arrival % len(lengths)]} tokens)")
+    return len(cases), None

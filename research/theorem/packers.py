@@ -1,132 +1,83 @@
-"""Two packers of the studied family, written apart and made to be compared (standard library only).
+"""The rule in the words of the paper's section 3, and the exact totals of a stream (standard library only).
 
-`UnsortedBuffer` is the rule as the paper's section 3 words it: a list in order of arrival, read from end to end at
-every selection. `SortedBuffer` keeps (length, arrival) keys in order and finds the same spans by bisection, fast enough
-for a real stream. Both crop and discard, or with `lossless` keep the suffix as the one active span of its document.
-Lengths are tokens, BOS included. A span is (arrival, start, length), `start` tokens of its document emitted before.
-A selection is (arrival, start, count, rest): `count` tokens are emitted, `rest` are dropped or, if lossless, kept.
+`UnsortedPacker` keeps a list in order of arrival and reads it from end to end at every selection. It shares nothing
+with research/reference_packer.py, which is fast enough for a real stream, and answers the same calls.
 """
 
 import heapq
 import itertools
 import statistics
-from bisect import bisect_left, insort
+
+from research.reference_packer import ReferencePacker
 
 
-class UnsortedBuffer:
-    """Spans in order of arrival, found by linear scans."""
+class UnsortedPacker:
+    """Pack passes of a corpus by linear scans; the arguments are those of ReferencePacker.
 
-    def __init__(self, lossless):
-        self.lossless = lossless
-        self.spans = []
+    A span is (arrival, tokens emitted before, tokens left).
+    """
 
-    def __len__(self):
-        return len(self.spans)
+    def __init__(self, lengths, refill, *, capacity, buffer_size, lossless=False):
+        self.lengths, self.batches = lengths, itertools.cycle(refill)
+        self.capacity, self.buffer_size, self.lossless = capacity, buffer_size, lossless
+        self.spans, self.arrived, self.row, self.space = [], 0, 0, capacity
 
     def add(self, arrival, length):
-        """A document arrives, whole."""
+        """Buffer a document that arrives, whole."""
         self.spans.append((arrival, 0, length))
 
+    def needs_refill(self):
+        """Return whether another refill batch must arrive before the next selection."""
+        return len(self.spans) < self.buffer_size
+
+    def refill(self):
+        """Let batches arrive until `buffer_size` spans are buffered."""
+        while self.needs_refill():
+            for arrival in range(self.arrived, self.arrived + next(self.batches)):
+                self.add(arrival, self.lengths[arrival % len(self.lengths)])
+                self.arrived += 1
+
     def choose(self, space):
-        """The longest span that fits `space`, or else what `fallback` says; ties to the earliest arrival."""
+        """Return the longest span that fits `space`, or else what `fallback` says; the earliest of equal spans."""
         fitting = [span for span in self.spans if span[2] <= space]
         return min(fitting, key=lambda span: (-span[2], span[0])) if fitting else self.fallback()
 
     def fallback(self):
-        """The shortest span."""
+        """Return the shortest span."""
         return min(self.spans, key=lambda span: (span[2], span[0]))
 
-    def take(self, space):
-        """Select for `space` left in the row; returns (arrival, start, count, rest)."""
-        span = arrival, start, length = self.choose(space)
-        count = min(length, space)
-        place = self.spans.index(span)
-        kept = self.lossless and length > count
-        self.spans[place:place + 1] = [(arrival, start + count, length - count)] if kept else []
-        return arrival, start, count, length - count
-
-
-class SortedBuffer:
-    """The same selections from a list sorted by (length, arrival)."""
-
-    def __init__(self, lossless):
-        self.lossless = lossless
-        self.keys = []
-        self.emitted = {}
-
-    def __len__(self):
-        return len(self.keys)
-
-    @property
-    def spans(self):
-        """The buffered spans in order of arrival."""
-        return sorted((arrival, self.emitted.get(arrival, 0), length) for length, arrival in self.keys)
-
-    def add(self, arrival, length):
-        """A document arrives, whole."""
-        insort(self.keys, (length, arrival))
-
-    def take(self, space):
-        """Select for `space` left in the row; returns (arrival, start, count, rest)."""
-        longer = bisect_left(self.keys, (space + 1,))
-        place = bisect_left(self.keys, (self.keys[longer - 1][0],)) if longer else 0
-        length, arrival = self.keys.pop(place)
-        count = min(length, space)
-        start = self.emitted.pop(arrival, 0)
-        if self.lossless and length > count:
-            insort(self.keys, (length - count, arrival))
-            self.emitted[arrival] = start + count
-        return arrival, start, count, length - count
-
-
-class Packer:
-    """One stream through one buffer: passes repeat without a reset, whole refill batches arrive before a selection."""
-
-    def __init__(self, buffer, lengths, refill, capacity, buffer_size):
-        self.buffer, self.lengths, self.capacity, self.buffer_size = buffer, lengths, capacity, buffer_size
-        self.batches = itertools.cycle(refill)
-        self.arrived = self.row = 0
-        self.space = capacity
-
-    def length(self, arrival):
-        """Tokens of the document that is the `arrival`-th to arrive, from 0."""
-        return self.lengths[arrival % len(self.lengths)]
-
-    def short_of_spans(self):
-        """Whether another refill batch must arrive before the next selection."""
-        return len(self.buffer) < self.buffer_size
-
-    def fill(self):
-        """Refill until `buffer_size` spans are held: the state that follows is a selection boundary."""
-        while self.short_of_spans():
-            for arrival in range(self.arrived, self.arrived + next(self.batches)):
-                self.buffer.add(arrival, self.length(arrival))
-                self.arrived += 1
-
     def select(self):
-        """Make one selection and return it; a full row gives way to the next."""
-        selection = self.buffer.take(self.space)
-        self.space -= selection[2]
-        if not self.space:
-            self.row, self.space = self.row + 1, self.capacity
-        return selection
+        """Emit one span; return (row, arrival, bos, start, count, rest) as ReferencePacker does."""
+        span = arrival, before, length = self.choose(self.space)
+        tokens, row, bos = min(length, self.space), self.row, int(before == 0)
+        place = self.spans.index(span)
+        kept = self.lossless and length > tokens
+        self.spans[place:place + 1] = [(arrival, before + tokens, length - tokens)] if kept else []
+        self.space -= tokens
+        if self.space == 0:
+            self.row, self.space = row + 1, self.capacity
+        return row, arrival, bos, max(before - 1, 0), tokens - bos, length - tokens
+
+    def buffered(self):
+        """Return (arrival, text start, tokens, started) of every buffered span, in order of arrival."""
+        return sorted((arrival, max(before - 1, 0), length, before > 0) for arrival, before, length in self.spans)
 
 
 def largest_long_keys(lengths, capacity, buffer_size):
-    """The protected set K: the largest min(B - 1, N_L) keys (length, arrival) of the arrived `lengths` > capacity."""
+    """Return the protected set K: the largest min(B - 1, N) keys (length, arrival) of `lengths` over the capacity."""
     keys = [(length, arrival) for arrival, length in enumerate(lengths) if length > capacity]
     return sorted(keys, reverse=True)[:buffer_size - 1]
 
 
 class ProtectedSet:
-    """The same set kept up to date arrival by arrival, in O(log B) each."""
+    """The same set, kept up to date arrival by arrival in O(log B) each."""
 
     def __init__(self, capacity, buffer_size):
         self.capacity, self.limit = capacity, buffer_size - 1
         self.heap, self.arrivals = [], set()
 
     def add(self, arrival, length):
-        """A document arrives; the smallest key leaves when there are more than B - 1."""
+        """Take in an arriving document; the smallest key leaves when the set has more than B - 1."""
         if length > self.capacity:
             heapq.heappush(self.heap, (length, arrival))
             self.arrivals.add(arrival)
@@ -134,38 +85,38 @@ class ProtectedSet:
                 self.arrivals.remove(heapq.heappop(self.heap)[1])
 
 
-def replay(lengths, refill, *, capacity, buffer_size, rows, lossless=False, buffer_type=SortedBuffer):
-    """Exact totals after `rows` full rows, as {name: integer}.
+def replay(lengths, refill, *, capacity, buffer_size, rows, lossless=False, packer_type=ReferencePacker):
+    """Return the exact totals after `rows` full rows, {name: integer}.
 
-    `protected_selected` counts selections of a document that was protected at that moment: the proposition says 0. A
-    document enters the protected set only as it arrives, so 0 means that no protected one was ever begun.
+    `protected_selected` counts the selections of a document that was protected at that moment: the theorem says 0. A
+    document enters the protected set only as it arrives, so 0 means that no protected document ever started.
     """
-    packer = Packer(buffer_type(lossless), lengths, refill, capacity, buffer_size)
+    packer = packer_type(lengths, refill, capacity=capacity, buffer_size=buffer_size, lossless=lossless)
     protected = ProtectedSet(capacity, buffer_size)
-    begun, long_begun, discarded, violations, crops, seen = 0, 0, 0, 0, [], 0
+    started, long_started, discarded, violations, crops, seen = 0, 0, 0, 0, [], 0
     while packer.row < rows:
-        packer.fill()
+        packer.refill()
         for arrival in range(seen, packer.arrived):
-            protected.add(arrival, packer.length(arrival))
+            protected.add(arrival, lengths[arrival % len(lengths)])
         seen = packer.arrived
-        arrival, start, count, rest = packer.select()
+        _, arrival, bos, _, count, rest = packer.select()
         violations += arrival in protected.arrivals
-        begun += not start
-        long_begun += not start and packer.length(arrival) > capacity
+        started += bos
+        long_started += bos and lengths[arrival % len(lengths)] > capacity
         if rest and not lossless:
             discarded += rest
-            crops.append(count)
-    buffered = packer.buffer.spans
+            crops.append(bos + count)
+    tokens = [span[2] for span in packer.buffered()]
     passes, documents = divmod(packer.arrived, len(lengths))
     return {
         "arrived_documents": packer.arrived,
         "arrived_tokens": passes * sum(lengths) + sum(lengths[:documents]),
         "emitted_tokens": rows * capacity,
         "discarded_tokens": discarded,
-        "buffered_documents": len(buffered),
-        "buffered_tokens": sum(span[2] for span in buffered),
-        "started_documents": begun,
-        "started_long_documents": long_begun,
+        "buffered_documents": len(tokens),
+        "buffered_tokens": sum(tokens),
+        "started_documents": started,
+        "started_long_documents": long_started,
         "crops": len(crops),
         "bos_only_crops": crops.count(1),
         "median_retained_prefix": statistics.median_low(crops) if crops else None,

@@ -53,7 +53,7 @@ class World:
     def documents(self, prefix, count):
         """`count` names and the rule that they are distinct documents."""
         names = [self.z3.Int(f"{prefix}_{j}") for j in range(count)]
-        inside = [self.z3.And(0 <= name, name < self.universe) for name in names if self.universe is not None]
+        inside = [self.z3.And(name >= 0, name < self.universe) for name in names if self.universe is not None]
         return names, self.z3.And(self.z3.Distinct(names) if count > 1 else True, *inside)
 
     def largest(self, when, names, limit):

@@ -1,79 +1,81 @@
-"""Every small world, followed selection by selection: the proposition of the paper's section 3 and its corollaries.
+"""Every small case, followed selection by selection: the theorem and its corollaries hold in it, or are counted broken.
 
-A world is (lengths, refill, capacity, buffer_size): one pass of a corpus, repeated, under one set of limits. Violations
-and the cases that could have shown one are counted apart, so that a claim that was never at stake is seen.
+A case is (lengths, refill, capacity, buffer_size): one pass of a corpus, repeated. Violations and the states that could
+have shown one are counted apart, so that a claim that was never at stake is noticed.
 """
 
 import itertools
 
-from research.theorem.packers import Packer, SortedBuffer, UnsortedBuffer, largest_long_keys
+from research.reference_packer import ReferencePacker
+from research.theorem.packers import UnsortedPacker, largest_long_keys
 
 
 def refill_patterns(documents):
-    """Every way to cut a pass of `documents` into refill batches: all compositions."""
+    """Yield every way to cut a pass of `documents` into refill batches: all compositions."""
     for cuts in itertools.product((False, True), repeat=documents - 1):
-        ends = [i + 1 for i, cut in enumerate(cuts) if cut] + [documents]
-        yield tuple(end - start for start, end in zip([0] + ends, ends))
+        ends = [0, *[i + 1 for i, cut in enumerate(cuts) if cut], documents]
+        yield tuple(end - start for start, end in itertools.pairwise(ends))
 
 
-def small_worlds(size):
-    """(lengths, refill, capacity, buffer_size): every sequence of 1..size lengths 1..capacity + 3, every refill."""
+def small_cases(size):
+    """Yield every (lengths, refill, capacity, buffer_size) of 1..size documents of 1..capacity + 3 tokens."""
     for capacity, documents in itertools.product(range(1, 5), range(1, size + 1)):
         for lengths in itertools.product(range(1, capacity + 4), repeat=documents):
             for refill, buffer_size in itertools.product(refill_patterns(documents), range(1, 5)):
                 yield lengths, refill, capacity, buffer_size
 
 
-def check_boundary(packer, keys, counts):
-    """The proposition and the mass corollary in the state before a selection."""
-    held = set(packer.buffer.spans)
+def check_boundary(spans, keys, counts):
+    """Count the theorem and the mass corollary in the state before a selection; spans as `buffered` returns them."""
+    whole = {(length, arrival) for arrival, _, length, started in spans if not started}
     counts["boundaries"] += 1
     counts["guarded boundaries"] += bool(keys)
-    counts["proposition broken"] += not all((arrival, 0, length) in held for length, arrival in keys)
-    counts["mass broken"] += sum(span[2] for span in held) < sum(length for length, _ in keys)
+    counts["theorem broken"] += not whole.issuperset(keys)
+    counts["mass broken"] += sum(span[2] for span in spans) < sum(length for length, _ in keys)
 
 
-def check_begin(packer, arrived, length, counts):
-    """The startup and repeated-corpus corollaries when a document of `length` > capacity is begun."""
-    size = packer.buffer_size
-    as_long = sum(other >= length for other in packer.lengths)
-    passes_begun = -(-packer.arrived // len(packer.lengths))
-    counts["long begun"] += 1
-    counts["startup broken"] += sum(other > packer.capacity for other in arrived) < size
-    counts["repeated broken"] += passes_begun * as_long < size or sum(other >= length for other in arrived) < size
-    counts["bound attained"] += passes_begun == -(-size // as_long)
+def check_start(lengths, arrived, capacity, buffer_size, length, counts):
+    """Count the startup and the repetition corollary when a document of `length` > capacity starts."""
+    as_long = sum(other >= length for other in lengths)
+    passes = -(-len(arrived) // len(lengths))
+    counts["long starts"] += 1
+    counts["startup broken"] += sum(other > capacity for other in arrived) < buffer_size
+    too_few = sum(other >= length for other in arrived) < buffer_size
+    counts["repetition broken"] += passes * as_long < buffer_size or too_few
+    counts["bound attained"] += passes == -(-buffer_size // as_long)
 
 
-def held_mass(packer, keys):
-    """Tokens that the protected documents hold in the buffer, as found there."""
-    held = {arrival: length for arrival, _, length in packer.buffer.spans}
-    return sum(held.get(arrival, 0) for _, arrival in keys)
+def buffered_mass(spans, keys):
+    """Return the tokens that the protected documents have in the buffer, as found there."""
+    tokens = {arrival: length for arrival, _, length, _ in spans}
+    return sum(tokens.get(arrival, 0) for _, arrival in keys)
 
 
-def walk_world(world, lossless, counts, masses):
-    """Follow both packers through buffer_size + 1 passes of one world, checking at each selection boundary.
+def walk_case(case, lossless, counts, masses):
+    """Follow both packers through buffer_size + 1 passes of one case and count each claim at each selection.
 
     `masses` collects, for each multiset of lengths after whole passes, the protected masses of all its orders.
     """
-    lengths, refill, capacity, buffer_size = world
-    packer = Packer(UnsortedBuffer(lossless), *world)
-    twin = Packer(SortedBuffer(lossless), *world)
+    lengths, refill, capacity, buffer_size = case
+    sizes = {"capacity": capacity, "buffer_size": buffer_size, "lossless": lossless}
+    packer, twin = UnsortedPacker(lengths, refill, **sizes), ReferencePacker(lengths, refill, **sizes)
     arrived, keys, used = [], [], 0
     while packer.arrived <= (buffer_size + 1) * len(lengths):
-        packer.fill()
-        twin.fill()
+        packer.refill()
+        twin.refill()
+        spans = packer.buffered()
         if len(arrived) < packer.arrived:
-            arrived += [packer.length(arrival) for arrival in range(len(arrived), packer.arrived)]
+            arrived += [lengths[arrival % len(lengths)] for arrival in range(len(arrived), packer.arrived)]
             keys = largest_long_keys(arrived, capacity, buffer_size)
             if packer.arrived % len(lengths) == 0:
-                masses[tuple(sorted(lengths)), capacity, buffer_size, packer.arrived].add(held_mass(packer, keys))
-        check_boundary(packer, keys, counts)
+                masses[tuple(sorted(lengths)), capacity, buffer_size, packer.arrived].add(buffered_mass(spans, keys))
+        check_boundary(spans, keys, counts)
         selection = packer.select()
         counts["packers differ"] += twin.select() != selection
-        arrival, start, count, rest = selection
-        used += count + (0 if lossless else rest)
-        if not start and arrived[arrival] > capacity:
-            check_begin(packer, arrived, arrived[arrival], counts)
-    counts["worlds"] += 1
-    buffered = sum(span[2] for span in packer.buffer.spans)
-    counts["account broken"] += used + buffered != sum(arrived) or packer.buffer.spans != twin.buffer.spans
+        _, arrival, bos, _, count, rest = selection
+        used += bos + count + (0 if lossless else rest)
+        if bos and arrived[arrival] > capacity:
+            check_start(lengths, arrived, capacity, buffer_size, arrived[arrival], counts)
+    counts["cases"] += 1
+    left = packer.buffered()
+    counts["account broken"] += used + sum(span[2] for span in left) != sum(arrived) or left != twin.buffered()

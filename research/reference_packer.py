@@ -1,0 +1,117 @@
+"""The reference packer: the rule that this project studies, in standard-library Python and independent of loaders/.
+
+Verifiers and tests compare the compiled loaders with it. Whole refill batches arrive until `buffer_size` entries are
+buffered. The longest entry that fits the space left in the row is emitted. If none fits, the shortest entry is cropped
+to the space; its rest is discarded, or with `lossless` it stays buffered. The earliest of equal entries comes first.
+An entry is a document with its BOS token, or with `chunk` a piece of a document that is longer than a row.
+
+Entries are buffered as integers, `length << 40 | number`: one sorted list orders them by length, then by arrival.
+"""
+
+from bisect import bisect_left, insort
+from itertools import accumulate, pairwise
+
+NUMBER_BITS = 40
+NUMBERS = (1 << NUMBER_BITS) - 1
+
+
+def pieces(length, capacity):
+    """Yield (text start, tokens) of the pieces of a document; each has a BOS token and fits a row."""
+    for start in range(0, max(length - 1, 1), capacity - 1):
+        yield start, min(length - start, capacity)
+
+
+class ReferencePacker:
+    """Pack passes of a corpus, one selection at a time.
+
+    lengths: tokens of each document of a pass, BOS included (list of int). refill: documents in each batch of a pass.
+    `keys` are the buffered entries in order, `taken` counts the batches that have arrived, `row` counts the full rows,
+    and `space` is what is left of the current row. A packer with another rule overrides `choose`.
+    """
+
+    def __init__(self, lengths, refill, *, capacity, buffer_size, lossless=False, chunk=False):
+        self.capacity, self.buffer_size, self.lossless = capacity, buffer_size, lossless
+        self.documents, self.ends = len(lengths), [0, *accumulate(refill)]
+        self.origin, self.batches = [], []
+        for first, end in pairwise(self.ends):
+            batch = []
+            for document in range(first, end):
+                length = lengths[document]
+                for start, tokens in pieces(length, capacity) if chunk and length > capacity else [(0, length)]:
+                    batch.append(tokens << NUMBER_BITS | len(self.origin))
+                    self.origin.append((document, start))
+            self.batches.append(sorted(batch))
+        self.keys, self.emitted, self.taken, self.row, self.space = [], {}, 0, 0, capacity
+
+    @property
+    def arrived(self):
+        """The number of documents that have arrived."""
+        passes, batch = divmod(self.taken, len(self.batches))
+        return passes * self.documents + self.ends[batch]
+
+    def arrive(self):
+        """Let the next refill batch arrive."""
+        passes, batch = divmod(self.taken, len(self.batches))
+        offset = passes * len(self.origin)
+        self.keys += [key + offset for key in self.batches[batch]]
+        self.keys.sort()
+        self.taken += 1
+
+    def refill(self):
+        """Let batches arrive until `buffer_size` entries are buffered."""
+        while len(self.keys) < self.buffer_size:
+            self.arrive()
+
+    def fitting(self, space):
+        """Return how many buffered entries have at most `space` tokens."""
+        return bisect_left(self.keys, (space + 1) << NUMBER_BITS)
+
+    def choose(self, space):
+        """Return the place in `keys` of the entry that is emitted into `space` tokens."""
+        fitting = self.fitting(space)
+        return bisect_left(self.keys, self.keys[fitting - 1] & ~NUMBERS, 0, fitting) if fitting else 0
+
+    def select(self):
+        """Emit one entry; return (row, arrival, bos, start, count, rest).
+
+        The first five are a segment as in a plan of loaders/. `rest` tokens of the entry were not emitted.
+        """
+        key = self.keys.pop(self.choose(self.space))
+        length, number = key >> NUMBER_BITS, key & NUMBERS
+        tokens = min(length, self.space)
+        before = self.emitted.pop(number, 0)
+        if self.lossless and length > tokens:
+            insort(self.keys, (length - tokens) << NUMBER_BITS | number)
+            self.emitted[number] = before + tokens
+        row, bos = self.row, 0 if before else 1
+        self.space -= tokens
+        if not self.space:
+            self.row, self.space = row + 1, self.capacity
+        arrival, start = self.locate(number, before)
+        return row, arrival, bos, start, tokens - bos, length - tokens
+
+    def locate(self, number, before):
+        """Return (arrival, text start) of an entry of which `before` tokens were emitted."""
+        passes, place = divmod(number, len(self.origin))
+        document, start = self.origin[place]
+        return passes * self.documents + document, start + before - 1 if before else start
+
+    def select_rows(self, rows):
+        """Yield the selections until `rows` rows are full."""
+        while self.row < rows:
+            self.refill()
+            yield self.select()
+
+    def buffered(self):
+        """Return (arrival, text start, tokens, started) of every buffered entry, in order of arrival."""
+        found = []
+        for number, tokens in sorted((key & NUMBERS, key >> NUMBER_BITS) for key in self.keys):
+            before = self.emitted.get(number, 0)
+            found.append((*self.locate(number, before), tokens, before > 0))
+        return found
+
+    def state(self):
+        """Return all that later selections depend on, counted from the current pass, so that states can repeat."""
+        offset = self.taken // len(self.batches) * len(self.origin)
+        started = frozenset(number - offset for number in self.emitted)
+        return self.space, started, tuple(key - offset for key in self.keys)
