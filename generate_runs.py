@@ -57,8 +57,8 @@ def _imported_loaders(path):
 
 def _loader_file(root, name, where):
     path = root / "loaders" / f"{name}.py"
-    holds = path.is_file() and re.search(r"^def plan\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-    require(holds, where, f"{name!r} names no loader: expected {path} with a function plan")
+    holds = path.is_file() and re.search(r"^LOADER = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    require(holds, where, f"{name!r} names no loader: expected {path} with a LOADER")
     return path
 
 

@@ -442,7 +442,7 @@ class Split:
         self.plan = loader.plan(lengths, capacity=capacity, rows=row_count, buffer_size=packing["buffer_size"],
                                 refill=refill, seed=packing["span_seed"])
         self.reader = rows.RowReader(self.plan, tokens, lengths, config["bos"], capacity)
-        independent, fills = getattr(loader, "INDEPENDENT", False), getattr(loader, "FILLS", True)
+        independent, fills = loader.independent, loader.fills
         self.targets, self.collate = row_targets(self.plan, independent=independent), rows.full_rows
         if independent or not fills:
             width = capacity if fills or config["training"]["compile"] else None  # compiled code is made for one width
@@ -737,7 +737,7 @@ def run(config_path, device):
     size = describe(config, config["vocabulary"])
     model, initial_weights = prepare_model(config, device)
     forward, optimizer = Forward(model, settings, device), Optimizer(model, config["optimizer"], settings["precision"])
-    training = Split(directory.data, "train", importlib.import_module("loader"), config, size["rows"])
+    training = Split(directory.data, "train", importlib.import_module("loader").LOADER, config, size["rows"])
     progress = directory.resume(model, optimizer)
     began -= progress["run_seconds"]
 
@@ -748,7 +748,7 @@ def run(config_path, device):
     train(config, forward, optimizer, training, progress, ranks, after_update)
     scoring_began = time.perf_counter()
     scored_rows = config["evaluation"]["targets"] // model.context
-    validation = Split(directory.data, "validation", best_fit_crop, config, scored_rows)
+    validation = Split(directory.data, "validation", best_fit_crop.LOADER, config, scored_rows)
     byte_tables = [np.load(directory.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
     microbatch, label = config["evaluation"]["microbatch"], f"{config['condition']}_s{config['seed']}: scoring"
     statistics = score(forward, validation.reader, microbatch, byte_tables, ranks, label)

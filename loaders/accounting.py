@@ -3,21 +3,39 @@
 A plan is an int64 table (segments, 5) with the columns ROW, ARRIVAL, BOS, START, COUNT in row order. `arrival` is
 pass * documents + document; `bos` is 1 when the segment begins with a BOS token; `start, count` is the slice of the
 document's text tokens. The buffer of a loader holds *entries*: whole documents, or the chunks of a document that is cut
-before insertion. A loader file tells the ledger two things: `entries(lengths, capacity)`, the entries each document
-becomes, and `CONTINUES`, whether what a selected entry leaves over stays in the buffer or is discarded. It may also say
-`FILLS = False`, rows may be shorter than the capacity, `SHARED = 1`, a document that goes on in another row repeats its
-last token there, and `INDEPENDENT = True`, no target is predicted from another segment.
+before insertion. Each loader file describes itself to the ledger by its `LOADER`.
 
 Nothing here asks the planner what it held: arrivals, discards and the buffer are derived again from the plan and the
 lengths (paper sections 3 and 5.1), so a planner that lost or repeated tokens is found out.
 """
 
 import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 ROW, ARRIVAL, BOS, START, COUNT = range(5)
 LONGEST = 2**31 - 1
+
+
+class Loader(NamedTuple):
+    """What the ledger and the trainer must know of a loader; each loader file ends with its own, `LOADER`.
+
+    plan: the function (lengths, *, capacity, rows, buffer_size, refill, seed) -> int64 (segments, 5).
+    entries: the function (lengths, capacity) -> int64 (documents,), the buffer entries that each document becomes.
+    continues: what a selected entry leaves over stays in the buffer; otherwise it is discarded.
+    shared: tokens that a document repeats where it goes on in another row.
+    fills: every row has exactly `capacity` tokens; otherwise rows may be shorter.
+    independent: no target is predicted from another segment.
+    """
+
+    plan: Callable
+    entries: Callable
+    continues: bool
+    shared: int
+    fills: bool
+    independent: bool
 
 
 # --------------------------------------------------------------------------------------- validation
@@ -77,7 +95,7 @@ def entry_lengths(lengths, entries, capacity):
 
 def discards(plan, lengths, *, capacity, loader):
     """int64 (segments,): tokens of the selected entry that each selection throws away."""
-    if loader.CONTINUES:
+    if loader.continues:
         return np.zeros(len(plan), dtype=np.int64)
     lengths = positive_integers("lengths", lengths)
     document = plan[:, ARRIVAL] % len(lengths)
@@ -97,7 +115,7 @@ def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
         return 0
     lengths, refill = validated_stream(lengths, refill)
     removed = len(plan) - 1
-    if loader.CONTINUES:
+    if loader.continues:
         ends = plan[:-1, START] + plan[:-1, COUNT] + 1
         removed = len(np.unique(plan[:-1, ARRIVAL][ends == lengths[plan[:-1, ARRIVAL] % len(lengths)]]))
     reached = np.cumsum(batch_sums(loader.entries(lengths, capacity), refill))
@@ -112,11 +130,6 @@ def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
 def _require(holds, what):
     if not holds:
         raise ValueError(f"the plan does not balance: {what}")
-
-
-def _shared(loader):
-    """Tokens that a document repeats where it goes on in another row."""
-    return getattr(loader, "SHARED", 0)
 
 
 def _check_segments(plan, lengths, capacity, fills):
@@ -149,10 +162,10 @@ def _entry_fates(plan, lengths, arrived, capacity, loader):
     selected = np.bincount(first[arrival] + chunk, minlength=len(tokens))
     emitted = np.zeros_like(tokens)
     np.add.at(emitted, first[arrival] + chunk, plan[:, BOS] + plan[:, COUNT])
-    emitted -= _shared(loader) * np.maximum(selected - 1, 0)
+    emitted -= loader.shared * np.maximum(selected - 1, 0)
     _require((emitted <= tokens).all(), "an entry emits more tokens than it has")
-    if loader.CONTINUES:
-        _check_continuations(plan, _shared(loader))
+    if loader.continues:
+        _check_continuations(plan, loader.shared)
         return first, emitted, np.zeros_like(tokens), tokens - emitted
     _require((selected <= 1).all() and (plan[:, BOS] == 1).all(), "an entry is selected twice or has no BOS")
     return first, emitted, np.where(selected, tokens - emitted, 0), np.where(selected, 0, tokens)
@@ -182,7 +195,7 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     discarded) + split (the rest); started and buffered (a token of it is held) overlap with these.
     """
     lengths, refill = validated_stream(lengths, refill)
-    _check_segments(plan, lengths, capacity, getattr(loader, "FILLS", True))
+    _check_segments(plan, lengths, capacity, loader.fills)
     arrived = arrived_documents(plan, lengths, refill, capacity=capacity, buffer_size=buffer_size, loader=loader)
     _require(((0 <= plan[:, ARRIVAL]) & (plan[:, ARRIVAL] < arrived)).all(), "a document is used before it arrives")
     passes, rest = divmod(arrived, len(lengths))
@@ -195,7 +208,7 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
         "discarded": int(discarded.sum()),
         "buffered": int(buffered.sum()),
     }
-    if _shared(loader):
+    if loader.shared:
         tokens["repeated"] = tokens["emitted"] - int(emitted.sum())
     enters = tokens["arrived"] + tokens["synthetic_bos"] + tokens.get("repeated", 0)
     _require(enters == tokens["emitted"] + tokens["discarded"] + tokens["buffered"], tokens)

@@ -14,9 +14,8 @@ import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import leading_zeros
 
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, validated
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, Loader, validated
 
-CONTINUES = False
 BLOCK = 262144
 NONE = -1
 
@@ -46,7 +45,7 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     refill batch of one pass. Passes repeat without a reset. `seed` is not used. ValueError on anything else.
     """
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
-    return pack(lengths, refill, *sizes, CONTINUES)
+    return pack(lengths, refill, *sizes, continues=False)
 
 
 def pack(lengths, refill, capacity, rows, buffer_size, continues):
@@ -220,3 +219,6 @@ def _fill(block, lists, slots, bitmap, long, counters, lengths, refill, capacity
             counters[PLANNED] += 1
             counters[SPACE] = capacity
     return len(block)
+
+
+LOADER = Loader(plan, entries, continues=False, shared=0, fills=True, independent=False)

@@ -7,10 +7,9 @@ context are kept on purpose. Nothing is discarded.
 
 import numpy as np
 
-from loaders.accounting import validated
-from loaders.best_fit_crop import entries  # noqa: F401  (what the ledger counts: one entry a document)
+from loaders.accounting import Loader, validated
+from loaders.best_fit_crop import entries
 
-CONTINUES = True
 SHARED = 1
 
 
@@ -38,3 +37,6 @@ def segments(row, arrival, begin, end):
     """The plan of segments given by the tokens they hold, begin..end-1 of a document whose token 0 is its BOS."""
     bos = (begin == 0).astype(np.int64)
     return np.ascontiguousarray(np.stack([row, arrival, bos, begin - 1 + bos, end - begin - bos], axis=1))
+
+
+LOADER = Loader(plan, entries, continues=True, shared=SHARED, fills=True, independent=False)

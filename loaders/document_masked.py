@@ -6,11 +6,10 @@ first token is no target: only context and boundary targets differ from the base
 
 from loaders import best_fit_crop
 
-CONTINUES = best_fit_crop.CONTINUES
-INDEPENDENT = True
-entries = best_fit_crop.entries
-
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """`best_fit_crop.plan` itself. `seed` is not used."""
     return best_fit_crop.plan(lengths, capacity=capacity, rows=rows, buffer_size=buffer_size, refill=refill)
+
+
+LOADER = best_fit_crop.LOADER._replace(plan=plan, independent=True)

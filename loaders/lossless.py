@@ -7,11 +7,11 @@ nothing is ever discarded (paper section 3). Fit and fallback look at what is le
 from loaders import best_fit_crop
 from loaders.accounting import validated
 
-CONTINUES = True
-entries = best_fit_crop.entries
-
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """As `best_fit_crop.plan`; bos is 0 and start > 0 (or 0 after a lone BOS) in continuations. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
-    return best_fit_crop.pack(lengths, refill, *sizes, CONTINUES)
+    return best_fit_crop.pack(lengths, refill, *sizes, continues=True)
+
+
+LOADER = best_fit_crop.LOADER._replace(plan=plan, continues=True)

@@ -9,9 +9,6 @@ import numpy as np
 from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, COUNT, START, integer_at_least, positive_integers
 
-CONTINUES = best_fit_crop.CONTINUES
-entries = best_fit_crop.entries
-
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """As `best_fit_crop.plan`, with the start of each cropped segment drawn from PCG64(seed) in row order.
@@ -27,3 +24,6 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     generator = np.random.Generator(np.random.PCG64(seed))
     segments[drawn, START] = generator.integers(0, (text - count)[drawn], endpoint=True)
     return segments
+
+
+LOADER = best_fit_crop.LOADER._replace(plan=plan)

@@ -7,10 +7,8 @@ the baseline's, so a chunk's tail may still be discarded (paper section 4).
 
 import numpy as np
 
-from loaders.accounting import ARRIVAL, START, batch_sums, entry_lengths, validated
+from loaders.accounting import ARRIVAL, START, Loader, batch_sums, entry_lengths, validated
 from loaders.best_fit_crop import pack
-
-CONTINUES = False
 
 
 def entries(lengths, capacity):
@@ -22,10 +20,14 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """As `best_fit_crop.plan`, over chunks; arrival and start are those of the document. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
     chunks = entries(lengths, capacity)
-    segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes, CONTINUES)
+    segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes,
+                    continues=False)
     passes, chunk = np.divmod(segments[:, ARRIVAL], chunks.sum())
     document = np.repeat(np.arange(len(lengths)), chunks)[chunk]
     first = np.cumsum(chunks) - chunks
     segments[:, ARRIVAL] = passes * len(lengths) + document
     segments[:, START] = (chunk - first[document]) * (capacity - 1)
     return segments
+
+
+LOADER = Loader(plan, entries, continues=False, shared=0, fills=True, independent=False)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_loaders import CASE_1B, EVERY, LOADERS, streams
 
-from loaders import accounting, best_fit_crop, lossless, random_span, segment_first
+from loaders import accounting, best_fit_crop, lossless, random_span
 from loaders.accounting import ARRIVAL, START
 from tiny.list_packer import ListPacker
+from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 
 def account(policy, lengths, sizes, seed=7):
@@ -91,7 +91,7 @@ def test_case_1b_balances_with_the_worked_numbers():
         "arrived": 128 + 40, "synthetic_bos": 0, "emitted": 44, "discarded": 29, "buffered": 55 + 40}
     states = {"unstarted": 3, "whole": 4, "cropped": 4, "split": 0}
     assert ledger["documents"] == {"arrived": 11, "started": 8, "buffered": 3, **states}
-    cut = accounting.discards(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop) > 0
+    cut = accounting.discards(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER) > 0
     assert set(plan[cut, ARRIVAL]) == {2, 3, 4, 6} and set(range(10)) - set(plan[:, ARRIVAL]) == {1, 8}
 
 
@@ -130,13 +130,13 @@ def test_case_12a_totals_beyond_32_bits_are_exact():
 
 def test_crop_statistics_count_crops_and_those_that_keep_only_the_bos():
     plan = best_fit_crop.plan([*CASE_1B, 40], capacity=11, rows=4, buffer_size=4, refill=[1] * 11)
-    found = accounting.crop_statistics(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop)
+    found = accounting.crop_statistics(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER)
     assert found == {"events": 4, "bos_only": 0, "median_kept": 6.5}  # kept 2, 6, 8 and 7
     lone = best_fit_crop.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert accounting.crop_statistics(lone, [4, 9], capacity=5, loader=best_fit_crop) == {
+    assert accounting.crop_statistics(lone, [4, 9], capacity=5, loader=best_fit_crop.LOADER) == {
         "events": 1, "bos_only": 1, "median_kept": 1.0}
     kept = lossless.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert accounting.crop_statistics(kept, [4, 9], capacity=5, loader=lossless)["median_kept"] is None
+    assert accounting.crop_statistics(kept, [4, 9], capacity=5, loader=lossless.LOADER)["median_kept"] is None
 
 
 def test_a_plan_of_no_rows_accounts_for_nothing():
@@ -152,18 +152,19 @@ def changed(plan, segment, **values):
     return plan
 
 
-@pytest.mark.parametrize(("loader", "segment", "values", "text"), [
-    (best_fit_crop, 1, {"ARRIVAL": 0}, "more tokens|twice"),
-    (best_fit_crop, 3, {"COUNT": 6}, "row does not hold"),
-    (best_fit_crop, 2, {"ROW": 2}, "row"),
-    (best_fit_crop, 7, {"ARRIVAL": 11}, "before it arrives"),
-    (best_fit_crop, 1, {"BOS": 0, "COUNT": 2}, "twice|no BOS"),
-    (best_fit_crop, 0, {"START": -1}, "negative"),
-    (segment_first, 1, {"START": 0}, "more tokens|twice"),
-    (random_span, 0, {"START": 1}, "beyond its document"),
-    (lossless, 2, {"START": 0}, "gap or overlaps"),
+@pytest.mark.parametrize(("policy", "segment", "values", "text"), [
+    ("best_fit_crop", 1, {"ARRIVAL": 0}, "more tokens|twice"),
+    ("best_fit_crop", 3, {"COUNT": 6}, "row does not hold"),
+    ("best_fit_crop", 2, {"ROW": 2}, "row"),
+    ("best_fit_crop", 7, {"ARRIVAL": 11}, "before it arrives"),
+    ("best_fit_crop", 1, {"BOS": 0, "COUNT": 2}, "twice|no BOS"),
+    ("best_fit_crop", 0, {"START": -1}, "negative"),
+    ("segment_first", 1, {"START": 0}, "more tokens|twice"),
+    ("random_span", 0, {"START": 1}, "beyond its document"),
+    ("lossless", 2, {"START": 0}, "gap or overlaps"),
 ])
-def test_a_false_plan_does_not_balance(loader, segment, values, text):
+def test_a_false_plan_does_not_balance(policy, segment, values, text):
+    loader = LOADERS[policy]
     lengths, sizes = [*CASE_1B, 40], {"capacity": 11, "buffer_size": 4}
     plan = loader.plan(lengths, rows=4, refill=[1] * 11, seed=1, **sizes)
     accounting.ledger(plan, lengths, [1] * 11, loader=loader, **sizes)

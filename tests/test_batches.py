@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_loaders import streams
 
 from loaders import accounting, batches, best_fit_crop, concatenated, document_masked, padded, rows
 from loaders.batches import IGNORED, PADDING
+from research.batch_boundaries import grouping, layouts
+from tiny.streams import streams
 
 A, B = np.array([1, 11, 12, 2]), np.array([1, 21, 2])
 
@@ -38,7 +39,7 @@ def test_packing_puts_whole_documents_in_order_and_labels_them_as_a_loop_does(do
         if sum(map(len, rows[-1])) + len(document) > width:
             rows.append([])
         rows[-1].append(document.tolist())
-    batch = batches.pack_documents(documents, width, pad=pad, independent=independent)
+    batch = layouts.pack_documents(documents, width, pad=pad, independent=independent)
     assert tuple(array.tolist() for array in batch) == slow_batch(rows, width, pad, independent)
     assert all(array.dtype == np.int64 for array in batch)
 
@@ -46,84 +47,67 @@ def test_packing_puts_whole_documents_in_order_and_labels_them_as_a_loop_does(do
 @settings(max_examples=200)
 @given(documents=DOCUMENTS, pad=st.integers(0, 3))
 def test_padding_puts_one_document_a_row_as_wide_as_the_longest(documents, pad):
-    batch = batches.pad_documents(documents, pad=pad)
+    batch = layouts.pad_documents(documents, pad=pad)
     expected = slow_batch([[d.tolist()] for d in documents], max(map(len, documents)), pad, True)
     assert tuple(array.tolist() for array in batch) == expected
-    assert batches.effective_targets(batch) == sum(len(d) - 1 for d in documents)
+    assert layouts.effective_targets(batch) == sum(len(d) - 1 for d in documents)
 
 
 def test_the_notes_two_documents_have_five_targets_padded_and_packed_and_six_as_one_stream():
-    padded, packed = batches.pad_documents([A, B], pad=0), batches.pack_documents([A, B], 7, pad=0)
+    padded, packed = layouts.pad_documents([A, B], pad=0), layouts.pack_documents([A, B], 7, pad=0)
     assert (padded.segment_ids != PADDING).mean() == 7 / 8
-    assert [batches.effective_targets(batch) for batch in (padded, packed)] == [5, 5]
+    assert [layouts.effective_targets(batch) for batch in (padded, packed)] == [5, 5]
     assert packed.positions.tolist() == [[0, 1, 2, 3, 0, 1, 2]]
     assert packed.labels.tolist() == [[IGNORED, 11, 12, 2, IGNORED, 21, 2]]
-    stream = batches.pack_documents([A, B], 7, pad=0, independent=False)
+    stream = layouts.pack_documents([A, B], 7, pad=0, independent=False)
     assert stream.labels.tolist() == [[IGNORED, 11, 12, 2, 1, 21, 2]] and stream.positions.tolist() == [list(range(7))]
-    assert batches.effective_targets(stream) == 6 and stream.segment_ids.tolist() == packed.segment_ids.tolist()
+    assert layouts.effective_targets(stream) == 6 and stream.segment_ids.tolist() == packed.segment_ids.tolist()
 
 
 def test_case_13_a_real_end_marker_stays_a_target_when_padding_has_its_id():
-    batch = batches.pad_documents([np.array([5, 6, 2]), np.array([7, 8, 9, 10, 2])], pad=2, width=6)
+    batch = layouts.pad_documents([np.array([5, 6, 2]), np.array([7, 8, 9, 10, 2])], pad=2, width=6)
     assert batch.inputs.tolist() == [[5, 6, 2, 2, 2, 2], [7, 8, 9, 10, 2, 2]]
     assert batch.labels[:, 1:].tolist() == [[6, 2, *[IGNORED] * 3], [8, 9, 10, 2, IGNORED]]
-    assert (batch.segment_ids != PADDING).sum(1).tolist() == [3, 5] and batches.effective_targets(batch) == 6
-    middle = batches.pad_documents([np.array([5, 2, 6])], pad=2)
+    assert (batch.segment_ids != PADDING).sum(1).tolist() == [3, 5] and layouts.effective_targets(batch) == 6
+    middle = layouts.pad_documents([np.array([5, 2, 6])], pad=2)
     assert middle.labels.tolist() == [[IGNORED, 2, 6]]
 
 
 def test_case_14_the_shift_stops_at_a_packed_boundary():
-    batch = batches.pack_documents([np.array([1, 11, 12]), np.array([1, 21, 22, 23])], 7, pad=0)
+    batch = layouts.pack_documents([np.array([1, 11, 12]), np.array([1, 21, 22, 23])], 7, pad=0)
     _, targets, positions, segments = batches.shifted(batch)
     assert targets.tolist() == [[11, 12, IGNORED, 21, 22, 23]]
-    assert batch.positions.tolist() == [[0, 1, 2, 0, 1, 2, 3]] and batches.effective_targets(batch) == 5
+    assert batch.positions.tolist() == [[0, 1, 2, 0, 1, 2, 3]] and layouts.effective_targets(batch) == 5
     assert positions.shape == segments.shape == (1, 6)
-    assert batches.allowed(batch).sum() == 6 + 10
-    assert batches.allowed(batch, independent=False).sum() == 28
+    assert layouts.allowed(batch).sum() == 6 + 10
+    assert layouts.allowed(batch, independent=False).sum() == 28
 
 
 @settings(max_examples=100)
 @given(documents=DOCUMENTS, spare=st.integers(0, 4))
 def test_a_query_reads_earlier_tokens_of_its_own_document_and_no_padding(documents, spare):
-    batch = batches.pack_documents(documents, 6 + spare, pad=0)
-    found = batches.allowed(batch)
+    batch = layouts.pack_documents(documents, 6 + spare, pad=0)
+    found = layouts.allowed(batch)
     for row, ids in enumerate(batch.segment_ids.tolist()):
         expected = [[j <= i and ids[i] == ids[j] != -1 for j in range(len(ids))] for i in range(len(ids))]
         assert found[row].tolist() == expected
 
 
-@settings(max_examples=100)
-@given(documents=DOCUMENTS, spare=st.integers(0, 4))
-def test_labels_shifted_outside_come_back_with_the_same_targets(documents, spare):
-    inputs, targets, positions, segments = batches.shifted(batches.pack_documents(documents, 6 + spare, pad=0))
-    batch = batches.from_shifted_targets(inputs, targets, positions, segments, pad=0)
-    batches.require_unshifted(batch)
-    again = batches.shifted(batch)
-    assert all(np.array_equal(one, two) for one, two in zip(again, (inputs, targets, positions, segments)))
-    assert batches.effective_targets(batch) == np.count_nonzero(targets != IGNORED)
-
-
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int32])
 def test_ignored_labels_survive_unsigned_ids(dtype):
-    batch = batches.pack_documents([A.astype(dtype), B.astype(dtype)], 8, pad=0)
+    batch = layouts.pack_documents([A.astype(dtype), B.astype(dtype)], 8, pad=0)
     assert batch.labels.tolist() == [[IGNORED, 11, 12, 2, IGNORED, 21, 2, IGNORED]]
 
 
-def test_labels_that_were_not_shifted_are_refused_as_shifted_targets():
-    batch = batches.pack_documents([A, B], 7, pad=0)
-    with pytest.raises(ValueError, match=r"targets\[0, 1\]: 11, but the next input is 12"):
-        batches.from_shifted_targets(batch.inputs, batch.labels, batch.positions, batch.segment_ids, pad=0)
-
-
 def test_a_second_shift_is_detected_with_its_row_and_position():
-    batch = batches.pack_documents([A, B], 7, pad=0)
-    batches.require_unshifted(batch)
+    batch = layouts.pack_documents([A, B], 7, pad=0)
+    layouts.require_unshifted(batch)
     inputs, targets, *rest = batches.shifted(batch)
     with pytest.raises(ValueError, match=r"labels\[0, 0\]: 11 on input 1: every label is the next input: shifted al"):
-        batches.require_unshifted(batches.Batch(inputs, targets, *rest))
+        layouts.require_unshifted(batches.Batch(inputs, targets, *rest))
     wrong = batch._replace(labels=np.where(batch.inputs == 12, 99, batch.labels))
     with pytest.raises(ValueError, match=r"labels\[0, 2\]: 99 on input 12: not its own"):
-        batches.require_unshifted(wrong)
+        layouts.require_unshifted(wrong)
 
 
 @pytest.mark.parametrize(("documents", "text"), [
@@ -132,8 +116,8 @@ def test_a_second_shift_is_detected_with_its_row_and_position():
     ([], "at least one"),
 ])
 def test_documents_that_fit_no_row_are_refused_by_number(documents, text):
-    for make in (lambda: batches.pack_documents(documents, 7, pad=0),
-                 lambda: batches.pad_documents(documents, pad=0, width=7)):
+    for make in (lambda: layouts.pack_documents(documents, 7, pad=0),
+                 lambda: layouts.pad_documents(documents, pad=0, width=7)):
         with pytest.raises(ValueError, match=text):
             make()
 
@@ -190,7 +174,7 @@ def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
     lengths, sizes = world
     plan = loader.plan(lengths, **sizes)
     known = {key: sizes[key] for key in ("capacity", "buffer_size")}
-    ledger = accounting.ledger(plan, lengths, sizes["refill"], loader=loader, **known)
+    ledger = accounting.ledger(plan, lengths, sizes["refill"], loader=loader.LOADER, **known)
     tokens, documents = ledger["tokens"], ledger["documents"]
     seen = [token for row in expand(plan) for token in row]
     assert tokens["emitted"] == len(seen) and tokens["repeated"] == len(seen) - len(set(seen))
@@ -200,7 +184,7 @@ def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
         torn = plan.copy()
         torn[len(plan) // 2, accounting.START] += 1
         with pytest.raises(ValueError, match="does not balance"):
-            accounting.ledger(torn, lengths, sizes["refill"], loader=loader, **known)
+            accounting.ledger(torn, lengths, sizes["refill"], loader=loader.LOADER, **known)
 
 
 def test_case_9c_overlapping_rows_have_every_later_token_as_a_target_once():
@@ -235,13 +219,13 @@ def test_planned_targets_are_those_of_the_batches_read(world, data):
 def test_grouping_by_length_pads_less_and_reports_its_bias():
     lengths = [3, 40, 5, 38, 4, 41, 6, 39]
     plan = padded.plan(lengths, capacity=50, rows=8, buffer_size=1, refill=[8])
-    grouped = padded.grouped(plan, 8)
+    grouped = grouping.grouped(plan, 8)
     assert grouped[:, accounting.ARRIVAL].tolist() == [0, 4, 2, 6, 3, 7, 1, 5]
     assert grouped[:, accounting.ROW].tolist() == list(range(8))
-    bias = padded.order_bias(plan, 8, 2)
+    bias = grouping.order_bias(plan, 8, 2)
     assert bias["padding"] == [[140, 316], [4, 180]] and bias["moved"] == 6
     before, after = bias["place_length_correlation"]
     assert before < 0.5 and after > 0.85
-    assert padded.order_bias(plan, 1, 2)["moved"] == 0
+    assert grouping.order_bias(plan, 1, 2)["moved"] == 0
     alike = padded.plan([4, 4], capacity=5, rows=2, buffer_size=1, refill=[2])
-    assert padded.order_bias(alike, 2, 2)["place_length_correlation"] == [None, None]
+    assert grouping.order_bias(alike, 2, 2)["place_length_correlation"] == [None, None]

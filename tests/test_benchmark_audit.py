@@ -48,7 +48,7 @@ def test_the_audit_of_a_file_is_the_ledger_of_its_pass(tmp_path):
     assert found["totals"]["documents"] == {"arrived": 3000, "started": 2901, "unstarted": 99}
     assert found["totals"]["tokens"] == {"arrived": int(lengths.sum()), "emitted": emitted, "discarded": discarded,
                                          "buffered": int(lengths.sum()) - emitted - discarded}
-    rows = ledger(plan[plan[:, 0] < plan[-1, 0]], lengths, loader=best_fit_crop, **arrays)["tokens"]
+    rows = ledger(plan[plan[:, 0] < plan[-1, 0]], lengths, loader=best_fit_crop.LOADER, **arrays)["tokens"]
     assert 0 < emitted - rows["emitted"] <= CAPACITY
     assert found["seconds"] > 0 and 10e6 < found["peak_bytes"] < 4e9
 

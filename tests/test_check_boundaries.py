@@ -6,9 +6,10 @@ import torch
 
 import evidence
 import train
-from loaders.batches import IGNORED, effective_targets, pack_documents, pad_documents
+from loaders.batches import IGNORED
 from research.batch_boundaries import boundary_probe as acceptance
 from research.batch_boundaries import check_boundaries
+from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
 
 CONTEXT_LEAKS = {"alone_equals_packed", "others_unchanged", "gradient_isolated", "repeated_document"}
 

@@ -35,16 +35,16 @@ def checked_plan(packer, rows):
 
 
 @pytest.mark.parametrize("packer_type", [UnsortedPacker, ReferencePacker])
-@pytest.mark.parametrize("loader", [best_fit_crop, lossless])
+@pytest.mark.parametrize("loader", [best_fit_crop.LOADER, lossless.LOADER], ids=["best_fit_crop", "lossless"])
 def test_every_segment_of_4000_rows_is_the_checkers(loader, packer_type):
     rows = continued = cropped = 0
     for lengths, settings in streams():
         plan = loader.plan(lengths, **settings)
         sizes = {key: settings[key] for key in ("capacity", "buffer_size")}
-        packer = packer_type(lengths.tolist(), settings["refill"].tolist(), lossless=loader.CONTINUES, **sizes)
+        packer = packer_type(lengths.tolist(), settings["refill"].tolist(), lossless=loader.continues, **sizes)
         expected = checked_plan(packer, ROWS)
         assert np.array_equal(plan, expected)
         rows += int(plan[-1, ROW]) + 1
         continued += int((plan[:, BOS] == 0).sum())
         cropped += int((plan[:, START] + plan[:, COUNT] + 1 < lengths[plan[:, 1] % len(lengths)]).sum())
-    assert rows == WORLDS * ROWS and cropped > 1000 and (continued > 1000 if loader.CONTINUES else not continued)
+    assert rows == WORLDS * ROWS and cropped > 1000 and (continued > 1000 if loader.continues else not continued)

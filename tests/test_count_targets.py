@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evidence import InputError, read_json
 from loaders import batches, document_masked
 from loaders.accounting import BOS, COUNT, ROW
-from research.batch_boundaries import count_targets
+from research.batch_boundaries import count_targets, layouts
 from research.batch_boundaries.count_targets import LOADERS, Shape, account, update_record
 from tiny import runs as tiny_runs
 
@@ -25,7 +25,7 @@ def counted(plan, shape, independent, fills):
         width = shape.context + 1 if fills else longest
         positions = non_padding = targets = 0
         for row in documents:
-            batch = batches.pack_documents(row, width, pad=0, independent=independent)
+            batch = layouts.pack_documents(row, width, pad=0, independent=independent)
             inputs, labels, _, segment_ids = batches.shifted(batch)
             assert len(inputs) == 1
             positions += inputs.size
@@ -38,7 +38,7 @@ def counted(plan, shape, independent, fills):
 @given(st.sampled_from(LOADERS), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 3),
        st.integers(1, 3), st.integers(1, 9), st.integers(1, 3))
 def test_the_account_is_what_is_counted_in_the_batches(name, lengths, ranks, microbatch, context, accumulation):
-    loader, shape = importlib.import_module(f"loaders.{name}"), Shape(ranks, microbatch, context, accumulation)
+    loader, shape = importlib.import_module(f"loaders.{name}").LOADER, Shape(ranks, microbatch, context, accumulation)
     refill = np.array([len(lengths)])
     plan = loader.plan(np.array(lengths), capacity=context + 1, rows=shape.rows, buffer_size=3, refill=refill)
     record = count_targets.loader_record(loader, plan, shape)

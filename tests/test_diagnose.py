@@ -132,7 +132,7 @@ def test_a_real_token_of_the_paddings_id_is_kept_and_looked_for():
 
 
 def test_the_projects_own_batches_pass():
-    from loaders.batches import pack_documents, pad_documents
+    from research.batch_boundaries.layouts import pack_documents, pad_documents
 
     for function in (lambda d: pack_documents(d, 8, pad=EOS), lambda d: pad_documents(d, pad=EOS)):
         items = diagnosed(function, pad=EOS, convention="internal")
@@ -150,7 +150,7 @@ def left_padded(documents, pad):
        bos=st.sampled_from([None, BOS, EOS]), spare=st.integers(0, 9))
 def test_no_right_batch_is_blamed_whatever_the_lengths_and_shared_ids(lengths, pad, bos, spare):
     """Padded at either side, packed in full or in part, labels inside or outside; padding, start and end may be one."""
-    from loaders.batches import pack_documents
+    from research.batch_boundaries.layouts import pack_documents
 
     def in_rows(documents):
         return pack_documents(documents, max(lengths) + spare, pad=pad)._asdict()

@@ -73,7 +73,7 @@ def test_runs_differ_only_in_loader_condition_and_seed(study):
 def test_a_run_directory_imports_its_loader_without_the_repository(study, tmp_path_factory):
     alone = tmp_path_factory.mktemp("alone") / "run"
     shutil.copytree(study / "random_crop_s43", alone)
-    code = f"import sys; sys.path.insert(0, {str(alone)!r}); import loader; print(loader.plan([]))"
+    code = f"import sys; sys.path.insert(0, {str(alone)!r}); import loader; print(loader.LOADER)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=alone.parent)
     assert done.stdout == "('span', ('crop', 0))\n", done.stderr
 

@@ -13,21 +13,7 @@ from hypothesis import strategies as st
 from loaders import best_fit_crop, lossless, random_span, segment_first
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, plan_sha256
 from tiny.list_packer import ListPacker
-
-MODULES = (best_fit_crop, random_span, segment_first, lossless)
-LOADERS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
-EVERY = pytest.mark.parametrize("policy", LOADERS)
-CASE_1B = [9, 30, 14, 20, 6, 5, 12, 3, 25, 4]
-
-
-@st.composite
-def streams(draw, longest=30):
-    """A small world: lengths, refill batches that cut them, capacity, buffer size and rows."""
-    lengths = draw(st.lists(st.integers(1, longest), min_size=1, max_size=14))
-    cuts = sorted(draw(st.sets(st.integers(1, len(lengths) - 1)))) if len(lengths) > 1 else []
-    refill = np.diff([0, *cuts, len(lengths)]).tolist()
-    return lengths, {"refill": refill, "capacity": draw(st.integers(2, 40)), "buffer_size": draw(st.integers(1, 6)),
-                     "rows": draw(st.integers(0, 12))}
+from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 
 def expand(plan, policy, lengths, capacity):

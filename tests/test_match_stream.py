@@ -41,7 +41,7 @@ def test_a_document_taken_out_of_turn_is_named_by_selection(capsys, study, monke
         plan[5, ARRIVAL] += 1
         return plan
 
-    monkeypatch.setattr(best_fit_crop, "plan", swapped)
+    monkeypatch.setattr(best_fit_crop, "LOADER", best_fit_crop.LOADER._replace(plan=swapped))
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL baseline" in printed and "; at 5 the plan has" in printed
 
@@ -55,7 +55,7 @@ def test_a_span_drawn_otherwise_is_found(capsys, study, monkeypatch):
         plan[moved, START] -= 1
         return plan
 
-    monkeypatch.setattr(random_span, "plan", shifted)
+    monkeypatch.setattr(random_span, "LOADER", random_span.LOADER._replace(plan=shifted))
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL random spans" in printed and "ok   baseline" in printed
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from test_loaders import CASE_1B, EVERY, LOADERS, streams
 
 from loaders import best_fit_crop, lossless
 from loaders.rows import RowReader, read_ahead, stream, text_offsets
 from tiny.list_packer import ListPacker
+from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 BOS_ID = 60_000
 SIZES = {"capacity": 11, "rows": 40, "buffer_size": 4, "refill": [3, 3, 4]}

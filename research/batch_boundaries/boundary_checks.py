@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 
-from loaders.batches import IGNORED, PADDING, Batch, effective_targets, pad_documents, require_unshifted
+from loaders.batches import IGNORED, PADDING, Batch
 from research.batch_boundaries.boundary_probe import (
     ROUNDING,
     VISIBLE,
@@ -21,6 +21,7 @@ from research.batch_boundaries.boundary_probe import (
     update,
     without_segments,
 )
+from research.batch_boundaries.layouts import effective_targets, pad_documents, require_unshifted
 
 # ----------------------------------------------------------------- checks of independent documents
 

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 import train
 from evidence import Checks
-from loaders.batches import effective_targets, pack_documents, pad_documents, shifted
+from loaders.batches import shifted
+from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
 
 TOLERANCE = 1e-5
 ROUNDING = 1e-12

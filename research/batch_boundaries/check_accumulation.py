@@ -108,7 +108,8 @@ def batch(rows):
     """
     import torch
 
-    from loaders.batches import pad_documents, shifted
+    from loaders.batches import shifted
+    from research.batch_boundaries.layouts import pad_documents
 
     read = [documents()[row] for row in rows]
     arrays = shifted(pad_documents(read, pad=BOS, width=max(2, *map(len, read))))

@@ -85,7 +85,7 @@ def named(counts):
 
 def loader_record(loader, plan, shape):
     """Evidence on one loader's first update: its rows, and the account by microbatch, rank and update."""
-    independent, fills = getattr(loader, "INDEPENDENT", False), getattr(loader, "FILLS", True)
+    independent, fills = loader.independent, loader.fills
     tokens = np.bincount(plan[:, ROW], plan[:, BOS] + plan[:, COUNT]).astype(np.int64)
     targets = row_targets(plan, independent=independent)
     counts = account(tokens, targets, shape, fills)
@@ -112,7 +112,7 @@ def update_record(lengths, refill, shape, buffer_size, names):
     found, arrived = {}, 0
     packing = {"capacity": shape.context + 1, "buffer_size": buffer_size}
     for name in names:
-        loader = importlib.import_module(f"loaders.{name}")
+        loader = importlib.import_module(f"loaders.{name}").LOADER
         plan = loader.plan(lengths, rows=shape.rows, refill=refill, **packing)
         found[name] = loader_record(loader, plan, shape)
         held = arrived_documents(plan, lengths, refill, loader=loader, **packing)

@@ -31,9 +31,8 @@ import numpy as np
 from tabulate import tabulate
 
 from evidence import InputError, freeze_json, run_script
-from loaders.batches import (
-    IGNORED,
-    PADDING,
+from loaders.batches import IGNORED, PADDING
+from research.batch_boundaries.layouts import (
     allowed,
     effective_targets,
     pack_documents,

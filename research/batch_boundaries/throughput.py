@@ -15,7 +15,9 @@ import train
 from evidence import Checks, read_json
 from loaders import padded
 from loaders.accounting import ARRIVAL
-from loaders.batches import effective_targets, pack_documents, pad_documents, shifted
+from loaders.batches import shifted
+from research.batch_boundaries.grouping import grouped, order_bias
+from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
 from research.batch_boundaries.small_models import small_forward
 from research.batch_boundaries.study_lengths import read_counts
 
@@ -42,7 +44,7 @@ def padded_plan(documents, capacity):
 
 def layouts(documents, capacity, pad):
     """{name: list of Batch}, microbatches of MICROBATCH rows: padded in order, padded by length in groups, packed."""
-    by_length = padded.grouped(padded_plan(documents, capacity), GROUP)[:, ARRIVAL]
+    by_length = grouped(padded_plan(documents, capacity), GROUP)[:, ARRIVAL]
     by_length = [documents[document] for document in by_length]
     packed = pack_documents(documents, capacity, pad=pad)
     return {
@@ -68,7 +70,7 @@ def timed_update(forward, batches):
 
 def print_order_bias(plan):
     """What grouping by length does to the order of the documents."""
-    bias = padded.order_bias(plan, GROUP, MICROBATCH)
+    bias = order_bias(plan, GROUP, MICROBATCH)
     before, after = (f"{100 * padding / positions:.1f} %" for padding, positions in bias["padding"])
     was, now = ("undefined" if r is None else f"{r:.2f}" for r in bias["place_length_correlation"])
     print(f"grouping by length moves {bias['moved']} of {len(plan)} documents; padding {before} -> {after} of cells, "

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 import train
-from loaders.batches import IGNORED, pack_documents, shifted
+from loaders.batches import IGNORED, shifted
+from research.batch_boundaries.layouts import pack_documents
 
 SMALL = {"layers": 2, "width": 128, "heads": 2, "gate_channels": 32}
 VOCABULARY, CONTEXT, ROWS, SEED = 512, 256, 8, 19

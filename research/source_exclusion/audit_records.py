@@ -30,7 +30,7 @@ def usable_buffer(plan, stream, packing):
     taken = batches_taken(plan, stream, packing)
     rest = rests(plan, stream, packing)
     size = rest + plan[:, BOS] + plan[:, COUNT]
-    kept = rest if packing.loader.CONTINUES else np.zeros_like(rest)
+    kept = rest if packing.loader.continues else np.zeros_like(rest)
     changes = [((kept > 0) & (kept <= packing.capacity)).astype(np.int64) - (size <= packing.capacity), (kept > 0) - 1]
     return [_arrived(values, stream.refill, taken) + np.cumsum(change) - change
             for values, change in zip((fitting, entries), changes)]
@@ -46,7 +46,7 @@ def _arrived(values, refill, taken):
 def buffer_record(plan, stream, packing, fitting, held):
     """The usable buffer in numbers: at first, at its least, and in each tenth of the selections."""
     edges = [len(plan) * tenth // TENTHS for tenth in range(TENTHS + 1)]
-    rest = np.zeros(len(plan), np.int64) if packing.loader.CONTINUES else rests(plan, stream, packing)
+    rest = np.zeros(len(plan), np.int64) if packing.loader.continues else rests(plan, stream, packing)
     taken = plan[:, BOS] + plan[:, COUNT]
 
     def tenths(values, weights):

@@ -55,7 +55,7 @@ def account(plan, stream, packing, arrived):
     synthetic = packing.entries(length) - 1
     emitted = _sums(arrival, plan[:, BOS] + count, arrived)
     rest = rests(plan, stream, packing)
-    discarded = _sums(arrival, 0 if packing.loader.CONTINUES else rest, arrived)
+    discarded = _sums(arrival, 0 if packing.loader.continues else rest, arrived)
     whole = np.zeros(arrived, bool)
     whole[arrival[count == length[arrival] - 1]] = True
     return Account(np.resize(stream.documents, arrived), length, synthetic, emitted, discarded,

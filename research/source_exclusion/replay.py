@@ -115,7 +115,7 @@ class Replay:
         self.guard = np.zeros((packing.buffer_size - 1, 2), np.int64)
         self.started = np.zeros(len(edges) + 1, np.int64)
         self.begun, self.first = np.zeros(documents, np.int32), np.zeros(documents, np.int64)
-        self.left, self.owner = np.zeros((2, documents if packing.loader.CONTINUES else 1), np.int64)
+        self.left, self.owner = np.zeros((2, documents if packing.loader.continues else 1), np.int64)
 
     def follow(self, block):
         """Account for the next segments; yield at the end of each pass: all its documents have arrived, and none of
@@ -124,7 +124,7 @@ class Replay:
         while at < len(block):
             at = _follow(block, at, self.counters, self.guard, self.started, self.begun, self.first, self.left,
                          self.owner, self.stream.lengths, self.stream.refill, self.edges, self.packing.buffer_size,
-                         self.packing.loader.CONTINUES)
+                         self.packing.loader.continues)
             if at < 0:
                 raise Unbalanced(f"segment {block[-1 - at].tolist()} (row, arrival, bos, start, count) cannot be")
             if at < len(block):
@@ -169,7 +169,7 @@ def replay(stream, packing, passes, edges):
     """Yield the Replay of a stream at the end of each of its first `passes` passes."""
     account = Replay(stream, packing, edges)
     for block in best_fit_crop.blocks(stream.lengths, stream.refill, packing.capacity, ENDLESS, packing.buffer_size,
-                                      packing.loader.CONTINUES):
+                                      packing.loader.continues):
         for _ in account.follow(block):
             yield account
             if account.passes == passes:

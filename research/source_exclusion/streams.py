@@ -65,13 +65,13 @@ class Packing:
 def make_packing(loader, capacity, buffer_size, seed):
     """The Packing of a file in loaders/, by its name."""
     try:
-        module = importlib.import_module(f"loaders.{loader}")
+        found = importlib.import_module(f"loaders.{loader}").LOADER
     except ModuleNotFoundError:
         raise InputError(f"loaders/{loader}.py: no such loader") from None
-    if getattr(module, "SHARED", 0) or not getattr(module, "FILLS", True):
+    if found.shared or not found.fills:
         raise InputError(f"loaders/{loader}.py: rows that share tokens or are padded are not audited here; "
                          "research/batch_boundaries/count_targets.py counts them")
-    return Packing(loader, module, capacity, buffer_size, seed)
+    return Packing(loader, found, capacity, buffer_size, seed)
 
 
 def whole_stream(lengths, refill):
@@ -91,7 +91,7 @@ def batches_taken(plan, stream, packing):
     their entries must reach buffer_size plus what earlier selections removed.
     """
     removes = np.ones(len(plan), np.int64)
-    if packing.loader.CONTINUES:
+    if packing.loader.continues:
         removes = (rests(plan, stream, packing) == 0).astype(np.int64)
     needed = packing.buffer_size + np.cumsum(removes) - removes
     reached = np.cumsum(batch_sums(packing.entries(stream.lengths), stream.refill))
@@ -101,7 +101,7 @@ def batches_taken(plan, stream, packing):
 
 def rests(plan, stream, packing):
     """int64 (segments,): tokens that a selected entry leaves over, to be discarded or, by a continuing loader, kept."""
-    if packing.loader.CONTINUES:
+    if packing.loader.continues:
         return stream.lengths[plan[:, ARRIVAL] % len(stream.lengths)] - 1 - plan[:, START] - plan[:, COUNT]
     return discards(plan, stream.lengths, capacity=packing.capacity, loader=packing.loader)
 

@@ -22,12 +22,10 @@ SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "proto
 LOADERS = {
     "accounting": "ROW = 0\n",
     "rows": "def build_rows():\n    return []\n",
-    "best_fit_crop": "from loaders.accounting import ROW\n\n\ndef plan(lengths):\n    return 'crop', ROW\n",
-    "random_span":
-        "from loaders.best_fit_crop import plan as crop\n\n\ndef plan(lengths):\n    return 'span', crop([])\n",
-    "segment_first":
-        "from loaders import accounting, best_fit_crop\n\n\ndef plan(lengths):\n    return best_fit_crop\n",
-    "lossless": "def plan(lengths):\n    return 'lossless'\n",
+    "best_fit_crop": "from loaders.accounting import ROW\n\nLOADER = 'crop', ROW\n",
+    "random_span": "from loaders.best_fit_crop import LOADER as crop\n\nLOADER = 'span', crop\n",
+    "segment_first": "from loaders import accounting, best_fit_crop\n\nLOADER = best_fit_crop.LOADER, accounting.ROW\n",
+    "lossless": "LOADER = 'lossless'\n",
 }
 
 # Does what behaviour.json beside the run directory says of this run, and notes each attempt.
@@ -123,7 +121,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def repository(template, tmp_path):
-    """A miniature repository with three generated runs, none of them begun."""
+    """A miniature repository with three generated runs, none of them started."""
     return shutil.copytree(template, tmp_path / "repository")
 
 
