@@ -20,22 +20,23 @@ def study(tmp_path_factory):
     """(root, {run: row statistics}, path of the frozen JSON)."""
     root = frozen_windows.protocols(tmp_path_factory.mktemp("study"))
     statistics = frozen_windows.write_runs(root)
-    return root, statistics, frozen_windows.freeze_rankings(root, tmp_path_factory.mktemp("frozen"))
+    return root, statistics, frozen_windows.freeze_rankings(root)
 
 
 @pytest.fixture
 def copy(study, tmp_path):
-    return shutil.copytree(study[2].parent, tmp_path / "copy") / study[2].name
+    """The frozen JSON in a root that holds this evidence alone."""
+    return shutil.copytree(study[2].parent, tmp_path / "copy" / rank_prefixes.QUESTION) / study[2].name
 
 
 def score(rows):
     return math.fsum(rows[:, 0]) / (math.log(2) * rows[:, 1].sum())
 
 
-def verify(path, capsys, *more):
+def verify(path, capsys):
     """(exit code, the lines that fail)."""
     capsys.readouterr()
-    code = verify_evaluation_summary.main([str(path), *map(str, more)])
+    code = verify_evaluation_summary.main(["--root", str(path.parents[2])])
     return code, [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
 
 
@@ -83,17 +84,17 @@ def test_a_prefix_unlike_the_rest_is_outside(tmp_path):
     changed[:, 0] = statistics["baseline_s43"][:, 0] * np.where(np.arange(24) < 3, 1.5, 0.9)
     shutil.rmtree(root / "runs/tiny/segmented_s43")
     frozen_windows.write_run(root / "runs/tiny/segmented_s43", "segmented", 43, changed)
-    found = read_json(frozen_windows.freeze_rankings(root, tmp_path / "frozen"))
+    found = read_json(frozen_windows.freeze_rankings(root))
     one = next(c for c in found["contrasts"] if c["checkpoint"] == "segmented_s43" and c["targets"] == 96)
     assert one["outside"] and one["prefix"] > 0 > one["full"]
     assert ["baseline_s43", "segmented_s43"] in found["prefixes"][0]["reversals"]
 
 
-def test_other_checkpoints_join_and_keep_their_place_beside_their_rows(study, tmp_path, capsys):
-    root, statistics, _ = study
-    other = tmp_path / "another_s43"
+def test_other_checkpoints_join_and_keep_their_place_beside_their_rows(tmp_path, capsys):
+    root, other = frozen_windows.protocols(tmp_path / "root"), tmp_path / "another_s43"
+    statistics = frozen_windows.write_runs(root)
     frozen_windows.write_run(other, "another", 43, statistics["baseline_s43"] * [0.5, 1, 1, 1])
-    path = frozen_windows.freeze_rankings(root, tmp_path / "frozen", "--also", other)
+    path = frozen_windows.freeze_rankings(root, "--also", other)
     found = read_json(path)
     assert found["ranking"][0] == "another_s43" and found["pairs"] == 21
     assert verify(path, capsys) == (0, [])
@@ -118,13 +119,13 @@ def test_a_score_that_is_not_reproduced_exits_1(tmp_path, capsys):
     result["score"]["bits_per_byte"] += 1e-8
     write_json(path, result)
     assert rank_prefixes.main(["--study", "tiny", "--root", str(root)]) == 1
-    assert "FALSE scores rebuilt within 1.0e-08" in capsys.readouterr().out
+    assert "FAIL official scores: reproduced within 1.0e-08" in capsys.readouterr().out
 
 
 def test_a_checkpoint_that_is_not_named_by_condition_and_seed_is_refused(study, tmp_path):
     other = tmp_path / "first_s43"
     frozen_windows.write_run(other, "another", 43, study[1]["baseline_s43"])
-    with pytest.raises(InputError, match="first_s43: expected a run directory as generated, another_s43"):
+    with pytest.raises(InputError, match="first_s43: .*another_s43"):
         rank_prefixes.main(["--study", "tiny", "--root", str(study[0]), "--also", str(other)])
 
 
@@ -184,18 +185,18 @@ def test_swapped_checkpoints_and_a_dropped_row_are_named_although_the_digests_fi
 
 
 @pytest.fixture
-def sources(study, tmp_path):
-    """A root with the protocols and the frozen results of the ranked runs."""
-    root, statistics, path = study
-    shutil.copytree(root / "protocols", tmp_path / "root/protocols")
+def sources(study, copy):
+    """(root, frozen JSON) with the protocols and the frozen results of the ranked runs."""
+    root, statistics, _ = study
+    shutil.copytree(root / "protocols", copy.parents[2] / "protocols")
     results = {name: read_json(root / f"runs/tiny/{name}/result.json") for name in statistics}
-    write_json(tmp_path / "root/research/matched_training/tiny.json", {"runs": results})
-    return tmp_path / "root", path
+    write_json(copy.parents[2] / "research/matched_training/tiny.json", {"runs": results})
+    return copy.parents[2], copy
 
 
 def test_rankings_of_the_frozen_runs_and_their_protocol_hold(sources, capsys):
-    root, path = sources
-    assert verify(path, capsys, "--root", root) == (0, [])
+    _, path = sources
+    assert verify(path, capsys) == (0, [])
 
 
 @pytest.mark.parametrize("name, edit, failure", [
@@ -213,7 +214,7 @@ def test_another_protocol_or_other_results_are_named(sources, capsys, name, edit
     value = read_json(root / name)
     edit(value)
     write_json(root / name, value)
-    code, failed = verify(path, capsys, "--root", root)
+    code, failed = verify(path, capsys)
     assert (code, len(failed)) == ((1, 1) if failure else (0, 0)) and (not failure or failed[0].startswith(failure))
 
 
@@ -231,5 +232,5 @@ def test_swapped_conditions_of_interventions_are_named_although_no_number_rests_
         run["condition"] = other.get(run["condition"], run["condition"])
     write_json(copy, found)
     code, failed = verify(copy, capsys)
-    assert code == 1 and failed == ["FAIL runs named otherwise than by condition and seed: ['random_crop_s43', "
-                                    "'random_crop_s44', 'segmented_s43', 'segmented_s44']"]
+    assert code == 1 and len(failed) == 1
+    assert all(name in failed[0] for name in ("random_crop_s43", "random_crop_s44", "segmented_s43", "segmented_s44"))

@@ -1,10 +1,10 @@
-"""The figure of the rankings: each contrast on a prefix, inside or outside what random rows give."""
+"""The figure of the rankings: whether each contrast on a prefix lies inside what random rows give."""
 
 from research.drawing import GREY, ROWS, plt, run_colours, save
 
 
 def title(evidence):
-    """The message: how many pairs a prefix reverses."""
+    """State how many comparisons the prefixes reverse."""
     count, prefixes = sum(len(e["reversals"]) for e in evidence["prefixes"]), len(evidence["prefixes"])
     of = f"{evidence['pairs'] * prefixes} comparisons ({evidence['pairs']} pairs of models, {prefixes} prefixes)"
     return f"Prefixes of the official score reverse {count or 'none'} of {of}"
@@ -12,7 +12,7 @@ def title(evidence):
 
 @plt.rc_context(ROWS)
 def draw(evidence, path):
-    """Write the figure: one row a contrast and prefix; returns the path."""
+    """Write the figure, with one row for each contrast and prefix, and return its path."""
     shown = evidence["contrasts"]
     of_run = run_colours(contrast["checkpoint"] for contrast in shown)
     figure, axes = plt.subplots(figsize=(10, 1.7 + 0.36 * max(len(shown), 1)), layout="constrained")

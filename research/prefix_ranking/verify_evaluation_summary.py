@@ -1,22 +1,22 @@
 """Are the frozen rankings, reversals and subset intervals what the retained row statistics give?
 
-From the frozen arrays alone, every score of the whole population and of each prefix, every ranking, reversal, contrast
-and random-subset interval is computed again by other code and compared with the JSON value by value, bit for bit.
-Losses are counted in units of 2^-30 of a nat, so that sums are integers. Official scores must be met within 4e-9. The
-arrays must be, byte for byte, the row statistics whose SHA-256 each run names, and each run is named by its condition
-and seed. Nothing of the repository but evidence.py is needed; protocols and results are compared where they are there.
+From the frozen arrays alone, other code computes every score of the whole population and of each prefix, every ranking,
+reversal, contrast and random-subset interval again, and compares them with the JSON value by value, bit for bit. Losses
+are counted in units of 2^-30 of a nat, so that sums are integers. The official scores must agree within 4e-9. The
+arrays must be, byte for byte, the row statistics whose SHA-256 each run names, and each run must be named by its
+condition and seed. Protocols and frozen results are compared where they exist.
 
-    verify_evaluation_summary.py [FILE.json ...] [--root DIR]
+    python research/prefix_ranking/verify_evaluation_summary.py [--study NAME ...] [--root DIR]
 
-Reads   the JSON files beside this script, or the files named, and NAME_{counts,nats}.npy beside them; below --root
-        protocols/{NAME,evaluation_NAME}.json and research/matched_training/NAME.json, each if it is there
+Reads   NAME.json and NAME_{counts,nats}.npy beside this script; protocols/{NAME,evaluation_NAME}.json and
+        research/matched_training/NAME.json, where they exist
 Writes  nothing
-Needs   NumPy and evidence.py, beside this script or two folders up. About a second a file
+Needs   NumPy
+About   one second a study
 
-A line a part, with its first value that differs. Exit 1: one differs.
+The script prints one line for each part, with the first value that differs. Exit 1: one differs.
 """
 
-import argparse
 import io
 import math
 import sys
@@ -31,18 +31,19 @@ from evidence import (
     InputError,
     canonical_json,
     parse_json,
+    parser,
     read_json_if_there,
     run_script,
     sha256_bytes,
 )
 
-HERE = Path(__file__).resolve().parent
-
+ROOT = Path(__file__).resolve().parents[2]
+QUESTION = "research/prefix_ranking"
 LARGEST_TOLERANCE = 4e-9
 
 
 def read_array(checks, path, found, name):
-    """An array that the evidence names, its digest checked; InputError when it is missing."""
+    """Read an array that the evidence names and check its digest; InputError when it is missing."""
     file = f"{path.stem}_{name}.npy"
     if file not in found["files"] or not path.with_name(file).exists():
         raise InputError(f"{path.with_name(file)}: missing, or not among the evidence's files")
@@ -53,12 +54,12 @@ def read_array(checks, path, found, name):
 
 
 def score(unit_sum, byte_sum):
-    """Bits per byte of integer sums (or int64 arrays of them)."""
+    """Return the bits per byte of integer sums, or of int64 arrays of them."""
     return unit_sum / 2**30 / (math.log(2) * byte_sum)
 
 
 def central_95(values):
-    """[2.5 %, 97.5 %], between order statistics."""
+    """Return [2.5 %, 97.5 %] of the values, interpolated between order statistics."""
     ordered, bounds = sorted(values), []
     for numerator in (1, 39):
         place, rest = divmod((len(ordered) - 1) * numerator, 40)
@@ -76,29 +77,30 @@ class Population:
         self.subsets, self.seed = found["subsets"], found["seed"]
 
     def scores(self, rows):
-        """{checkpoint: bits per byte} of the rows chosen by a slice or by numbers."""
+        """Score the rows that a slice or numbers select: {checkpoint: bits per byte}."""
         size = int(self.bytes[rows].sum())
         return {name: score(sum(of_run[rows].tolist()), size) for name, of_run in zip(self.names, self.units)}
 
     def orders(self):
-        """The random orders of all rows whose beginnings are the subsets, int64 (subsets, rows)."""
+        """Draw the random orders of all rows whose beginnings are the subsets: int64 (subsets, rows)."""
         rows = len(self.bytes)
         keys = [np.random.PCG64([self.seed, subset]).random_raw(rows) for subset in range(self.subsets)]
         return np.stack([np.lexsort((np.arange(rows), of_subset)) for of_subset in keys])
 
     def reversals(self, full, prefix):
+        """Return the pairs that the two scores order differently."""
         pairs = [(a, b) for place, a in enumerate(self.names) for b in self.names[place + 1 :]]
         return [[a, b] for a, b in pairs if full[a] < full[b] and prefix[a] > prefix[b]
                 or full[a] > full[b] and prefix[a] < prefix[b]]
 
     def references(self):
-        """[(checkpoint, its same-seed baseline)] where there is one."""
+        """Pair each other checkpoint with its same-seed baseline, where one exists."""
         baselines = {run["seed"]: run["run"] for run in reversed(self.runs) if run["condition"] == "baseline"}
         return [(run["run"], baselines[run["seed"]]) for run in self.runs
                 if run["condition"] != "baseline" and run["seed"] in baselines]
 
     def contrasts(self, full, prefix, rows, orders):
-        """The contrasts of one prefix, without its number of targets."""
+        """Return the contrasts of one prefix, without its number of targets."""
         picked, found = orders[:, :rows], []
         sizes = self.bytes[picked].sum(axis=1)
         drawn = dict(zip(self.names, (score(of_run[picked].sum(axis=1), sizes) for of_run in self.units)))
@@ -110,11 +112,11 @@ class Population:
 
 
 def check_numbers(checks, found, population):
-    """Scores, rankings, reversals and contrasts, value by value."""
+    """Compare scores, rankings, reversals and contrasts value by value."""
     full, orders = population.scores(slice(None)), population.orders()
     apart = max(abs(full[name] - found["official"][name]) for name in full)
     checks.expect(apart == found["largest_difference"] and apart <= found["tolerance"] <= LARGEST_TOLERANCE,
-                  f"official scores: rebuilt within {apart:.1e} bits per byte")
+                  f"official scores: reproduced within {apart:.1e} bits per byte")
     row_targets = found["targets"] // found["rows"]
     expected = {"scores": full, "ranking": sorted(full, key=full.get), "pairs": math.comb(len(full), 2),
                 "targets": found["rows"] * row_targets}
@@ -130,17 +132,17 @@ def check_numbers(checks, found, population):
         checks.equal(where, entry, expected, f"{where}: {len(expected['reversals'])} reversals")
         contrasts += [{**contrast, "targets": targets} for contrast in population.contrasts(full, scores, rows, orders)]
     outside = sum(contrast["outside"] for contrast in contrasts)
-    checks.equal("contrasts", found["contrasts"], contrasts, f"contrasts: {len(contrasts)} rebuilt, {outside} outside")
+    checks.equal("contrasts", found["contrasts"], contrasts, f"contrasts: {len(contrasts)} derived, {outside} outside")
 
 
 def check_labels(checks, found):
-    """Every run is named by its condition and seed, as its directory was."""
+    """Check that every run is named by its condition and seed, as its directory was."""
     wrong = [run["run"] for run in found["runs"] if run["run"] != f"{run['condition']}_s{run['seed']}"]
-    checks.expect(not wrong, f"runs named otherwise than by condition and seed: {wrong or 'none'}")
+    checks.expect(not wrong, f"runs whose name is not their condition and seed: {wrong or 'none'}")
 
 
 def check_rows(checks, found, counts, nats):
-    """That nats and counts together are the evaluation_rows.npy of each run."""
+    """Check that nats and counts together are the evaluation_rows.npy of each run."""
     for run, of_run in zip(found["runs"], nats):
         file = io.BytesIO()
         np.save(file, np.column_stack([of_run, counts]).astype(np.float64))
@@ -149,7 +151,7 @@ def check_rows(checks, found, counts, nats):
 
 
 def check_sources(checks, found, root):
-    """Prefixes, subsets and row size are the protocols', scores and row statistics the frozen results', where there."""
+    """Compare settings with the protocols, and scores and row statistics with the frozen results, where they exist."""
     study = found["study"]
     protocol, evaluation = (read_json_if_there(root / f"protocols/{name}.json")
                             for name in (study, f"evaluation_{study}"))
@@ -168,7 +170,7 @@ def check_sources(checks, found, root):
 
 
 def verify(checks, path, root):
-    """All checks of one evidence file."""
+    """Run all checks of one evidence file."""
     data = path.read_bytes()
     found = parse_json(data, path)
     checks.expect(data == canonical_json(found), f"{path.name}: canonical JSON, {len(data):,} bytes")
@@ -185,11 +187,13 @@ def verify(checks, path, root):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all evidence beside this script")
-    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
-    options, checks = parser.parse_args(argv), Checks()
-    for path in options.files or sorted(HERE.glob("*.json")):
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", nargs="+", metavar="NAME", help="studies to check (default: all that are frozen)")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options, checks = arguments.parse_args(argv), Checks()
+    folder = options.root / QUESTION
+    frozen = sorted(folder.glob("*.json"))
+    for path in [folder / f"{name}.json" for name in options.study] if options.study else frozen:
         verify(checks, path, options.root)
     return checks.close()
 

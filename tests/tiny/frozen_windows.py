@@ -78,12 +78,10 @@ def write_runs(root, rows=24):
     return found
 
 
-def freeze_rankings(root, frozen, *more):
-    """Rankings of the root's runs, frozen in a folder; the path of the JSON."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rank_prefixes, "HERE", frozen)
-        assert rank_prefixes.main(["--study", "tiny", "--root", str(root), "--freeze", *map(str, more)]) == 0
-    return frozen / "tiny.json"
+def freeze_rankings(root, *more):
+    """Freeze the rankings of the root's runs; the path of the JSON."""
+    assert rank_prefixes.main(["--study", "tiny", "--root", str(root), "--freeze", *map(str, more)]) == 0
+    return root / rank_prefixes.QUESTION / "tiny.json"
 
 
 def leaves(value, path=()):

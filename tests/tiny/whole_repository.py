@@ -148,7 +148,8 @@ def write_windows_and_rankings(repository, study, seals):
         write_json(root / "research/confirmation/exclusions_tiny.json", EXCLUSIONS)
     for population, sealed_by in (("development", None), ("confirmation", seals)):
         frozen_windows.freeze_windows(study, repository / "research/source_windows", population, sealed_by)
-    frozen_windows.freeze_rankings(study, repository / "research/prefix_ranking")
+    shutil.copytree(frozen_windows.freeze_rankings(study).parent, repository / "research/prefix_ranking",
+                    dirs_exist_ok=True)
 
 
 def build(repository, study):
