@@ -26,10 +26,13 @@ class ReferencePacker:
 
     lengths: tokens of each document of a pass, BOS included (list of int). refill: documents in each batch of a pass.
     `keys` are the buffered entries in order, `taken` counts the batches that have arrived, `row` counts the full rows,
-    and `space` is what is left of the current row. A packer with another rule overrides `choose`.
+    and `space` is what is left of the current row. A packer with another rule overrides `choose`. ValueError unless
+    `refill` shares out the documents.
     """
 
     def __init__(self, lengths, refill, *, capacity, buffer_size, lossless=False, chunk=False):
+        if not lengths or sum(refill) != len(lengths) or min(refill) < 1:
+            raise ValueError(f"expected refill batches of {len(lengths)} documents in all, found {sum(refill)}")
         self.capacity, self.buffer_size, self.lossless = capacity, buffer_size, lossless
         self.documents, self.ends = len(lengths), [0, *accumulate(refill)]
         self.origin, self.batches = [], []

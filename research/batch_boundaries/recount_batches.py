@@ -1,13 +1,16 @@
 """The frozen numbers of this directory derived again, for verify_batch_boundaries.py: standard library and NumPy alone.
 
 Nothing here is shared with the scripts that wrote them: batches are built from lists, cuts are counted token by token
-from the token's place, rows are packed by scanning lists of lengths.
+from the token's place, rows are packed by the reference packer.
 """
 
 import itertools
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+
+from research.reference_packer import ReferencePacker
 
 IGNORED = -100
 
@@ -107,19 +110,12 @@ def chunking(content, block):
 
 
 def best_fit_rows(lengths, refill, capacity, buffer_size, rows):
-    """[(tokens, segments)] of each row: refill to buffer_size, the longest that fits, else the shortest is cropped."""
-    arriving, waiting, held, found = iter(lengths), iter(refill), [], []
-    for _ in range(rows):
-        space, segments = capacity, 0
-        while space:
-            while len(held) < buffer_size:
-                held += itertools.islice(arriving, next(waiting))
-            fitting = [length for length in held if length <= space]
-            taken = max(fitting) if fitting else min(held)
-            held.remove(taken)
-            space, segments = space - min(taken, space), segments + 1
-        found.append((capacity, segments))
-    return found
+    """Return [(tokens, segments)] of each row as the reference packer fills it; ValueError when documents run out."""
+    packer = ReferencePacker(lengths, refill, capacity=capacity, buffer_size=buffer_size)
+    segments = Counter(selection[0] for selection in packer.select_rows(rows))
+    if packer.arrived > len(lengths):
+        raise ValueError("the frozen arrivals do not fill the rows")
+    return [(capacity, segments[row]) for row in range(rows)]
 
 
 def padded_rows(lengths, capacity, rows):
@@ -157,9 +153,9 @@ def update_targets(content, context, buffer_size):
     """targets_*.json from the lengths that had arrived; the shape is the note's, context and buffer the protocol's."""
     shape = {"ranks": 4, "microbatch": 2, "context": context, "accumulation": 8}
     rows, capacity = shape["ranks"] * shape["microbatch"] * shape["accumulation"], context + 1
-    packed = best_fit_rows(content["arrivals"], content["refill"], capacity, buffer_size, rows)
     if sum(content["arrivals"]) <= rows * context:
         raise ValueError("the frozen arrivals do not fill the rows")
+    packed = best_fit_rows(content["arrivals"], content["refill"], capacity, buffer_size, rows)
     continuous = [(capacity, 1)] * rows
     share = Fraction(3, 4)
     return {

@@ -1,12 +1,13 @@
 """The confirmation stream packed again and what its rows hold, for verify_confirmation.py: standard library and NumPy.
 
-One sorted list of (length, arrival) and bisection; nothing of loaders/ or of reserved.py.
+The reference packer packs it; nothing of loaders/ or of reserved.py is used.
 """
 
 import hashlib
-from bisect import bisect_left, insort
 
 import numpy as np
+
+from research.reference_packer import ReferencePacker
 
 
 def arrivals(refill, first, last, excluded):
@@ -18,23 +19,19 @@ def arrivals(refill, first, last, excluded):
 
 
 def pack(lengths, batches, capacity, buffer_size, rows):
-    """(plan int64 (segments, 5) of row, document, bos, start, count; documents arrived), the best fit or else the
-    shortest, cropped; IndexError when the batches run out."""
-    held, plan, taken, arrived = [], [], 0, []
-    for row in range(rows):
-        space = capacity
-        while space:
-            while len(held) < buffer_size:
-                for document in batches[taken]:
-                    insort(held, (int(lengths[document]), len(arrived)))
-                    arrived.append(document)
-                taken += 1
-            fitting = bisect_left(held, (space + 1, 0))
-            length, number = held.pop(bisect_left(held, (held[fitting - 1][0], 0)) if fitting else 0)
-            count = min(length, space)
-            plan.append((row, arrived[number], 1, 0, count - 1))
-            space -= count
-    return np.array(plan, np.int64), len(arrived)
+    """Return (plan, arrived) of one pass of `batches`, lists of documents, under best fit with cropping.
+
+    plan: int64 (segments, 5), columns row, document, bos, start, count. arrived: the documents that have arrived at the
+    end. IndexError when the batches run out.
+    """
+    order = np.concatenate(batches)
+    sizes = {"capacity": capacity, "buffer_size": buffer_size}
+    packer = ReferencePacker(lengths[order].tolist(), list(map(len, batches)), **sizes)
+    plan = np.array([selection[:5] for selection in packer.select_rows(rows)], np.int64)
+    if packer.arrived > len(order):
+        raise IndexError(f"{len(order)} documents do not fill {rows} rows")
+    plan[:, 1] = order[plan[:, 1]]
+    return plan, packer.arrived
 
 
 def row_ids(plan, tokens, lengths, bos, capacity):
