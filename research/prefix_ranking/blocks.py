@@ -19,7 +19,8 @@ def summary(root, study):
     outside = sum(contrast["outside"] for contrast in found["contrasts"])
     sizes = _list([f"{entry['targets']:,}" for entry in prefixes])
     return (f"**Study `{study}`**, its {len(found['runs'])} checkpoints, on the first {sizes} of {found['targets']:,} "
-            f"targets: the prefixes reverse {reversed_} of {found['pairs'] * len(prefixes)} comparisons ({found['pairs']} pairs of models, "
+            f"targets: the prefixes reverse {reversed_} of {found['pairs'] * len(prefixes)} comparisons "
+            f"({found['pairs']} pairs of models, "
             f"{len(prefixes)} prefixes). For {outside} of {len(found['contrasts'])} differences from the baseline, the "
             "prefix lies outside the central 95 % of random subsets of rows of its size.")
 
