@@ -1,49 +1,44 @@
 """Is the archive at this address the published supplement, and is its folder whole?
 
-    fetch_supplement.py URL|FILE --sha256 HEX --out DIR [--archive-mb 32] [--folder-mb 500] [--members 10000]
+Reads   an http(s) address, or a .tar.gz file here, whose members lie in one folder such as supplement_v1/
+Writes  DIR, which must not exist: that folder's content, complete and checked, or nothing. For an address it also
+        keeps DIR.tar.gz, and until that is complete DIR.tar.gz.part, which the same command resumes
+Needs   Python 3.11.4 or newer; for an address the package requests
+About   the time of the download
 
-Reads   an http(s) address, or a .tar.gz that is here, whose members lie in one folder such as supplement_v1/
-Writes  DIR, which must not exist: that folder's content, complete and checked, or nothing;
-        for an address also DIR.tar.gz, kept, and until it has come DIR.tar.gz.part: the same command resumes it
-Needs   Python 3.11; for an address `requests`. About the time of the download, and memory for the unpacked files
+    python fetch_supplement.py URL|FILE --sha256 HEX --out DIR
 
-The hash is checked before anything is unpacked. Links, devices, paths that lead out, names that not every system
-holds, and more than the stated sizes refuse the whole archive. A killed call may leave a folder .DIR.*, never DIR.
-Two calls at once for one DIR may spoil each other's download, which the hash finds.
-Exit 1: the hash, a member or the folder's own manifest.sha256 is not what it must be. Nothing is unpacked then.
+The SHA-256 is compared before anything is unpacked. The archive's members must be exactly the files that its
+manifest.sha256 lists, and the unpacked files must have the listed SHA-256. A killed call may leave a folder .DIR.*,
+which may be deleted, but never DIR.
+
+Exit code 0: the folder is the published one. 1: the SHA-256, a member or a file is not what it must be, and DIR was
+not made. 2: the archive could not be had or written.
 """
 
 import argparse
 import os
 import shlex
 import sys
+import tarfile
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bundles.archive import MANIFEST, folder_findings, naming
-from bundles.unpack import Unsafe, describe, read_archive, read_within
-from corpora.transfer import Patience, WrongDigest, fetch, is_there
-from evidence import HEX_DIGEST, Checks, InputError, run_script, sha256_bytes
+import evidence
+from bundles.archive import MANIFEST, Unsound, naming, unpack
+from corpora.transfer import WrongDigest, fetch, is_there
+from evidence import HEX_DIGEST, Checks, InputError, require, run_script, sha256_file
 
 MB = 10**6
-PATIENCE = Patience(attempts=6, timeout=30.0)
-BOUNDS = [
-    ("--archive-mb", 32, "most million bytes of the archive"),
-    ("--folder-mb", 500, "most million bytes of what it unpacks to"),
-    ("--members", 10_000, "most files and folders"),
-]
-
-
-# ----------------------------------------------------------------------------------------- download
 
 
 @contextmanager
 def progress(label):
-    """A function to call with each count of bytes: a bar on a terminal with tqdm, a line at every 5 MB elsewhere."""
+    """Give a function to call with each count of bytes: a bar on a terminal, else a line at every 5 MB."""
     if sys.stderr.isatty() and find_spec("tqdm"):
         from tqdm import tqdm
 
@@ -61,63 +56,47 @@ def progress(label):
     yield advance
 
 
-def download(url, archive, digest, largest):
-    """Make `archive` the file at `url`, resuming; InputError when another file has its name, WrongDigest."""
+def download(url, archive, digest):
+    """Download `url` to the path `archive`, resuming a partial download. Another file of that name is kept."""
     if is_there(archive, digest):
-        return print(f"{archive} is here already")
-    if os.path.lexists(archive):
-        raise InputError(f"{archive}: not the file with SHA-256 {digest}; move it away, or choose another --out")
-    if not find_spec("requests"):
-        raise InputError(f"{url}: downloading needs the package requests: python -m pip install requests, or download "
-                         "the archive yourself and give the file")
+        print(f"{archive} is here already")
+        return
+    require(not os.path.lexists(archive), archive,
+            f"this is not the file with SHA-256 {digest}; move it away, or choose another --out")
+    require(find_spec("requests"), url, "downloading needs the package requests: run `python -m pip install requests`, "
+            "or download the archive yourself and give its path")
     print(f"downloading {url} to {archive}", flush=True)
     with naming(archive), progress("downloaded") as advance:
-        fetch(url, archive, digest, PATIENCE, progress=advance, largest=largest)
+        fetch(url, archive, digest, progress=advance)
 
 
-def read_bounded(path, largest):
-    """The bytes of a file; InputError when it is not one or has more than `largest`."""
-    if not path.is_file():
-        raise InputError(f"{path}: not a file; expected a .tar.gz, or an address that begins with https:// or http://")
-    with naming(path), open(path, "rb") as file:
-        data = read_within(file, largest)
-    if len(data) > largest:
-        raise InputError(f"{path}: over {largest:,} bytes; --archive-mb raises the bound")
-    return data
+def archive_at(source, out, digest):
+    """Return the path of the archive, which is downloaded beside `out` when the source is an address."""
+    if source.lower().startswith(("http://", "https://")):
+        archive = out.with_name(f"{out.name}.tar.gz")
+        download(source, archive, digest)
+        return archive
+    require(Path(source).is_file(), source,
+            "no such file; expected a .tar.gz, or an address that begins with https:// or http://")
+    return Path(source)
 
 
-# ------------------------------------------------------------------------------------------- folder
-
-
-def write_files(files, folder):
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def unpack(files, top, out, checks):
-    """Write the files aside, check them by their own manifest, and only then give the folder its name.
-
-    An empty folder that came to have that name meanwhile is replaced; anything else is left as it is.
-    """
+def install(source, digest, out, checks):
+    """Make the folder `out` from the archive at `source`, if its SHA-256, members and files are what they must be."""
+    archive = archive_at(source, out, digest)
+    with naming(archive):
+        found = sha256_file(archive)
+    if found != digest:
+        raise WrongDigest(f"{archive}: SHA-256 differs: expected {digest}, found {found}")
+    checks.expect(True, f"{archive}: {archive.stat().st_size:,} bytes, SHA-256 {digest}")
     with naming(out), TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-        folder = Path(temporary, out.name)
-        write_files(files, folder)
         try:
-            count, findings = folder_findings(folder)
-        except InputError as error:  # the list cannot be read
-            count, findings = 0, [str(error).replace(str(folder), top)]
-        said = describe(findings) or "none missing, changed or extra"
-        checks.expect(not findings, f"{top}/{MANIFEST}: {count} files listed, {said}")
-        if not findings:
-            folder.rename(out)
-
-
-# ---------------------------------------------------------------------------------------- arguments
+            folder, listed = unpack(archive, Path(temporary))
+        except Unsound as error:
+            checks.expect(False, f"{archive}: refused: {error}")
+            return
+        checks.expect(True, f"{folder.name}/{MANIFEST}: {listed} files listed, none missing, changed or extra")
+        folder.rename(out)
 
 
 def sha256_argument(text):
@@ -126,60 +105,26 @@ def sha256_argument(text):
     return text.lower()
 
 
-def count_argument(text):
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
-    return int(text)
-
-
-def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", metavar="URL|FILE", help="an http(s) address, or the archive itself")
-    parser.add_argument("--sha256", required=True, type=sha256_argument, metavar="HEX", help="of the archive")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the new folder")
-    for name, default, what in BOUNDS:
-        text = f"{what} (default: {default})"
-        parser.add_argument(name, type=count_argument, default=default, metavar="N", help=text)
-    return parser.parse_args(argv)
-
-
-def fetched(args, out):
-    """The path of the archive, downloaded beside `out` when the source is an address."""
-    if not args.source.lower().startswith(("http://", "https://")):
-        return Path(args.source)
-    archive = out.with_name(f"{out.name}.tar.gz")
-    download(args.source, archive, args.sha256, args.archive_mb * MB)
-    return archive
-
-
-def read_checked(args, out, checks):
-    """({path: bytes}, the folder's name) of the archive. WrongDigest and Unsafe say what about it is false."""
-    archive = fetched(args, out)
-    data = read_bounded(archive, args.archive_mb * MB)
-    digest = sha256_bytes(data)
-    if digest != args.sha256:
-        raise WrongDigest(f"{archive}: SHA-256 differs: expected {args.sha256}, found {digest}")
-    checks.expect(True, f"{archive}: {len(data):,} bytes, SHA-256 {digest}")
-    files, top = read_archive(data, archive, args.folder_mb * MB, args.members)
-    size = sum(map(len, files.values()))
-    checks.expect(True, f"{top}/: {len(files)} files, {size:,} bytes, plain files with safe names")
-    return files, top
-
-
 def main(argv=None):
-    args = parse_arguments(argv)
-    out, checks = Path(os.path.abspath(args.out)), Checks()
+    """Fetch one supplement; return 0 when it is whole, 1 when something about it is false."""
+    parser = evidence.parser(__doc__)
+    parser.add_argument("source", metavar="URL|FILE", help="an http(s) address, or the path of the archive")
+    parser.add_argument("--sha256", required=True, type=sha256_argument, metavar="HEX", help="SHA-256 of the archive")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to make")
+    options = parser.parse_args(argv)
+    require(hasattr(tarfile, "data_filter"), "Python", f"3.11.4 or newer is needed to unpack, this is {sys.version}")
+    out, checks = Path(os.path.abspath(options.out)), Checks()
     if os.path.lexists(out):
         raise InputError(f"{out}: exists; nothing is overwritten, choose another --out")
     with naming(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        unpack(*read_checked(args, out, checks), out, checks)
-    except (WrongDigest, Unsafe) as error:
+        install(options.source, options.sha256, out, checks)
+    except WrongDigest as error:
         checks.expect(False, error)
     code = checks.close()
     if code == 0:
-        print(f"The supplement is in {out}; check what it says: cd {shlex.quote(str(out))} && python verify_all.py")
+        print(f"The supplement is in {out}. To check what it says: cd {shlex.quote(str(out))} && python verify_all.py")
     return code
 
 

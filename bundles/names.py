@@ -5,20 +5,15 @@ normalises, what a shell or `sha256sum -c` reads as an option or an escape, and 
 """
 
 import re
+from itertools import pairwise
 
 PART = re.compile(r"[A-Za-z0-9._+-]+")
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 LONGEST = 200  # characters of a whole path, which leaves Windows 60 for the folder that it is put in
-SHOWN = 120  # characters of a name in a finding
-
-
-def shown(name):
-    """The name as a finding shows it: quoted, escaped, and cut when it is long."""
-    return repr(name if len(name) <= SHOWN else f"{name[:SHOWN]}...")
 
 
 def _part_fault(part):
-    """Why a file or folder cannot have this name everywhere; None when it can."""
+    """Return why a file or folder cannot have this name everywhere, or None when it can."""
     if part in ("", ".", ".."):
         return "unsafe path, a part of it is empty, '.' or '..'"
     if not PART.fullmatch(part):
@@ -45,23 +40,22 @@ def _parents(name):
     return {"/".join(parts[:count]) for count in range(1, len(parts))}
 
 
-def name_findings(files, folders=()):
-    """Every way in which relative paths with / cannot stand side by side in one folder of any system.
+def name_findings(names):
+    """Return every reason why files of these names cannot stand side by side in one folder of any system.
 
-    `files` and `folders` are iterables of str in which a path may stand more than once, which is a finding too. While
-    a path has a fault of its own, only such faults are named: the parents of one too long could fill the memory.
+    `names` are relative paths with /, in which one may occur more than once, which is a finding too. While a path has
+    a fault of its own, only such faults are named.
     """
-    files, folders = list(files), list(folders)
-    named = sorted([*files, *folders])
-    findings = [f"{shown(name)}: {fault}" for name in sorted(set(named)) if (fault := _path_fault(name))]
+    names = sorted(names)
+    findings = [f"{name!r}: {fault}" for name in sorted(set(names)) if (fault := _path_fault(name))]
     if findings:
         return findings
-    findings = [f"{shown(name)}: stands twice" for name, after in zip(named, named[1:]) if name == after]
-    parents = set(folders).union(*map(_parents, named))
-    findings += [f"{shown(name)}: both a file and a folder" for name in sorted(parents.intersection(files))]
+    findings = [f"{name!r}: stands twice" for name, after in pairwise(names) if name == after]
+    parents = set().union(*map(_parents, names))
+    findings += [f"{name!r}: both a file and a folder" for name in sorted(parents.intersection(names))]
     spelled = {}
-    for name in sorted(parents.union(files)):
+    for name in sorted(parents.union(names)):
         first = spelled.setdefault(name.lower(), name)
         if first != name:
-            findings.append(f"{shown(name)}: differs only in case from {shown(first)}")
+            findings.append(f"{name!r}: differs only in case from {first!r}")
     return findings

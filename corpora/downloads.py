@@ -1,7 +1,7 @@
 """The shards of a corpus over HTTP(S), in parallel.
 
-A file whose SHA-256 is known must have it; another one's is recorded on first
-use in a sha256sum list and checked from then on.
+A shard whose SHA-256 is known must have it. The SHA-256 of any other is recorded in a sha256sum list when it first
+arrives, and checked from then on.
 """
 
 import sys
@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from corpora.shards import open_parquet
-from corpora.transfer import Patience, fetch, is_there
+from corpora.transfer import fetch, is_there
 from evidence import format_manifest, read_manifest, write_atomic
 
 
@@ -21,11 +21,11 @@ def _progress_bar(count):
     return None
 
 
-def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patience(), threads=4):
-    """Make every file of `names` present in `folder`; {name: SHA-256}.
+def fetch_all(base_url, names, folder, known, first_use, accept, retry=None, threads=4):
+    """Make every file of `names` present in `folder`; return {name: SHA-256}.
 
-    `known` {name: SHA-256} comes from a manifest; what it does not list is looked up in the list `first_use`, and
-    recorded there when it is new. Files already there with the right SHA-256 are not fetched again.
+    `known` {name: SHA-256} comes from a manifest. Other names are looked up in the list `first_use`, which records
+    them when they are new. A file that is already there with the right SHA-256 is not fetched again.
     """
     recorded = read_manifest(first_use) if first_use.exists() else {}
     lock, stop = threading.Lock(), threading.Event()
@@ -35,7 +35,7 @@ def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patien
 
     def fetch_one(name):
         progress = bar.update if bar else lambda count: None
-        digest = fetch(f"{base_url}/{name}", folder / name, known.get(name), patience, stop, progress, accept)
+        digest = fetch(f"{base_url}/{name}", folder / name, known.get(name), retry, stop, progress, accept)
         with lock:
             print(f"corpus: {name} downloaded", flush=True)
             if name not in known:
@@ -58,12 +58,12 @@ def fetch_all(base_url, names, folder, known, first_use, accept, patience=Patien
     return {name: done.get(name) or known[name] for name in names}
 
 
-def write_downloads(staged, corpus, known, first_use, patience=Patience()):
-    """Make the folder hold the corpus's shards and nothing else; there are no facts to report beyond their hashes."""
+def write_downloads(staged, corpus, known, first_use, retry=None):
+    """Make the folder `staged` hold the corpus's shards and nothing else; return {}, for want of further facts."""
     wanted = [*corpus["train_shards"], corpus["validation_shard"]]
     for stray in staged.iterdir():
         if not any(stray.name.startswith(name) for name in wanted):
             stray.unlink()
     fetch_all(corpus["base_url"], wanted, staged, known, first_use,
-              lambda path: open_parquet(path, corpus["text_column"]), patience)
+              lambda path: open_parquet(path, corpus["text_column"]), retry)
     return {}

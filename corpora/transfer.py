@@ -1,72 +1,60 @@
-"""One file over HTTP(S): resumed, retried with backoff, bounded, checked by SHA-256, written aside and renamed."""
+"""One file over HTTP(S): resumed, retried, checked by its SHA-256, written beside its place and renamed.
 
-import re
+urllib3 repeats requests that fail and waits as the server asks. A connection that breaks in the middle of a file is
+resumed here, by Range and If-Range.
+"""
+
 import threading
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 
 from evidence import InputError, sha256_file, write_atomic
 
-CHUNK_BYTES = 1 << 14  # small, because a chunk cut short is lost
-SHOWN = 80  # characters of what a server says
-CONTENT_RANGE = re.compile("bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})")
+CHUNK_BYTES = 1 << 16
+TIMEOUT = 60.0  # seconds without a byte from the server
+BREAKS = 8  # broken answers in a row that brought no byte
+SHOWN = 80  # characters of a server's words in a message
 
 
-class Patience(NamedTuple):
-    """`attempts` without progress before giving up; `pause` seconds doubled at each; socket `timeout` in seconds;
-    the longest Retry-After obeyed, in seconds."""
-
-    attempts: int = 8
-    pause: float = 1.0
-    timeout: float = 60.0
-    longest_wait: float = 600.0
+class WrongDigest(InputError):
+    """The file arrived whole and has another SHA-256 than the known one; it was deleted."""
 
 
-class Refused(InputError):
-    """What came is not what was asked for, and is deleted: the next run starts anew."""
+class Broken(Exception):
+    """The answer ended early or does not fit the bytes that are here; another request may succeed."""
 
 
-class WrongDigest(Refused):
-    """The whole file came and has another SHA-256 than the known one."""
+def retries(total=8, pause=1.0):
+    """urllib3's rule: repeat a request `total` times, after `pause` seconds and then twice as long each time.
 
+    At most one minute is waited for a server that asks for more by Retry-After.
+    """
+    from urllib3 import Retry
 
-class Interrupted(Exception):
-    """Worth another try, after `wait` seconds when the server says how long."""
-
-    def __init__(self, reason, wait=None):
-        super().__init__(reason)
-        self.wait = wait
-
-
-def _whole_number(text):
-    """An int of ASCII digits, not too many to be meant; else None."""
-    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
-
-
-def _retry_after(response):
-    value = response.headers.get("Retry-After", "").strip()
-    seconds = _whole_number(value)
-    if seconds is not None:
-        return float(seconds)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
-    except (TypeError, ValueError, OverflowError):
-        return None
+    return Retry(total, backoff_factor=pause, backoff_max=30, retry_after_max=60, raise_on_status=False,
+                 status_forcelist=(408, 425, 429, 500, 502, 503, 504))
 
 
 def _size(path):
     return path.stat().st_size if path.exists() else 0
 
 
-def _own_files(part):
-    """All that a download writes before its end: the bytes, and the entity tag that they belong to."""
-    return part, part.with_name(part.name + ".validator")
+def _validator(part):
+    """Path of the entity tag that belongs to the bytes of `part`."""
+    return part.with_name(part.name + ".validator")
 
 
-def _resume_headers(part, validator, known):
-    """Ask for the rest only when a change of the file would be noticed: by If-Range, or by the known SHA-256."""
-    headers = {"Accept-Encoding": "identity"}
+def _forget(part):
+    for path in (part, _validator(part)):
+        path.unlink(missing_ok=True)
+
+
+def is_there(path, known):
+    """Whether `path` is a file with the SHA-256 `known`; False when that is None."""
+    return known is not None and path.is_file() and sha256_file(path) == known
+
+
+def _request_headers(part, known):
+    """Ask for the rest only where a changed file would be noticed, by its entity tag or by the known SHA-256."""
+    headers, validator = {"Accept-Encoding": "identity"}, _validator(part)
     if _size(part) and (validator.exists() or known):
         headers["Range"] = f"bytes={_size(part)}-"
         if validator.exists():
@@ -74,114 +62,58 @@ def _resume_headers(part, validator, known):
     return headers
 
 
-def _expected_span(url, response, asked):
-    """(first byte, size of the whole file or None) of a good answer; other answers raise Interrupted or InputError."""
-    status = response.status_code
-    if status == 206:
-        span = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if not span or int(span[1]) != asked or int(span[2]) + 1 != int(span[3]):
-            found = response.headers.get("Content-Range")
-            raise Interrupted(f"asked for bytes {asked} to the end, the answer says Content-Range {found!r}")
-        return asked, int(span[3])
-    if status == 200:
-        return 0, _whole_number(response.headers.get("Content-Length", ""))
-    if status in (408, 416, 425, 429) or status >= 500:
-        raise Interrupted(f"HTTP status {status}", _retry_after(response))
-    raise InputError(f"{url}: HTTP status {status} {response.reason[:SHOWN]!r}; check the address")
-
-
-def _require_running(url, stop):
-    if stop.is_set():
-        raise InputError(f"{url}: stopped; the next run resumes it")
-
-
-def _require_within(url, size, largest):
-    if largest is not None and size is not None and size > largest:
-        raise Refused(f"{url}: {size} bytes or more, over the bound of {largest}")
-
-
-def _start(url, response, part, validator, asked):
-    """(first byte, size or None) of an answer. A server that cannot resume truly makes the next request start anew."""
-    try:
-        first, size = _expected_span(url, response, asked)
-    except Interrupted:
-        if response.status_code in (206, 416):
-            part.unlink(missing_ok=True)
-        raise
+def _keeps_bytes(url, response, part):
+    """Whether the answer continues `part`; False when it is the whole file. InputError for a refusal."""
+    if response.status_code == 206:
+        if response.headers.get("Content-Range", "").startswith(f"bytes {_size(part)}-"):
+            return True
+        _forget(part)
+        raise Broken("the server sent another part of the file than was asked for")
+    if response.status_code == 416:
+        _forget(part)
+        raise Broken("the server has no more bytes than are here")
+    if response.status_code != 200:
+        raise InputError(f"{url}: HTTP status {response.status_code} {response.reason[:SHOWN]!r}; check the address, "
+                         "and run again to resume")
+    _validator(part).unlink(missing_ok=True)
     tag = response.headers.get("ETag", "")
-    if first == 0 and tag.startswith('"'):
-        write_atomic(validator, tag.encode())
-    elif first == 0:
-        validator.unlink(missing_ok=True)
-    return first, size
+    if tag.startswith('"'):
+        write_atomic(_validator(part), tag.encode())
+    return False
 
 
-def _get(url, headers, timeout):
-    """The answer, its body unread. What requests and the standard library call a ValueError is an address."""
-    import requests
+def _append(url, response, part, stop, progress):
+    """Write the body as it was sent: an archive that a server calls gzip-encoded must stay compressed."""
+    from urllib3.exceptions import HTTPError
 
-    try:
-        return requests.get(url, headers=headers, stream=True, timeout=timeout)
-    except requests.RequestException:
-        raise
-    except ValueError as error:
-        raise InputError(f"{url}: it, or where it redirects to, is no address: {error}; check the address") from None
-
-
-def _pieces(response):
-    """The body's bytes as sent: a server that names the archive's own gzip a Content-Encoding must not have it undone.
-
-    A chunk whose stated size is none raises Interrupted."""
-    try:
-        yield from response.raw.stream(CHUNK_BYTES, decode_content=False)
-    except ValueError as error:
-        raise Interrupted(f"the answer states a size that is none: {error}") from None
-
-
-def _transfer(url, part, known, timeout, largest, stop, progress):
-    """One request: append the rest of the file to `part`, or write it anew when the server sends all of it."""
-    validator = _own_files(part)[1]
-    headers = _resume_headers(part, validator, known)
-    asked = _size(part) if "Range" in headers else 0
-    with _get(url, headers, timeout) as response:
-        first, size = _start(url, response, part, validator, asked)
-        _require_within(url, size, largest)
-        with open(part, "ab" if first else "wb") as file:
-            for chunk in _pieces(response):
-                _require_within(url, file.tell() + len(chunk), largest)
+    with open(part, "ab" if _keeps_bytes(url, response, part) else "wb") as file:
+        try:
+            for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
                 file.write(chunk)
                 progress(len(chunk))
-                _require_running(url, stop)
-    if size is not None and _size(part) != size:
-        raise Interrupted(f"{_size(part)} of {size} bytes came")
+                if stop.is_set():
+                    raise InputError(f"{url}: stopped; the next run resumes it")
+        except (HTTPError, ValueError) as error:  # ValueError: a chunk of a negative size
+            raise Broken(str(error)) from None
+    stated = response.headers.get("Content-Range", "/*")
+    if not stated.endswith((f"/{_size(part)}", "/*")):
+        raise Broken(f"{_size(part)} bytes arrived, Content-Range {stated!r}")
 
 
-def _transfer_until_whole(url, part, known, patience, largest, stop, progress):
-    import requests
-    import urllib3
-
-    failures, furthest = 0, _size(part)
-    transient = (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError, Interrupted)
+def _transfer(session, url, part, known, pause, stop, progress):
+    """Append the rest of the file to `part`, with as many requests as it takes."""
+    breaks = 0
     while True:
-        _require_running(url, stop)
+        before = _size(part)
         try:
-            return _transfer(url, part, known, patience.timeout, largest, stop, progress)
-        except transient as error:
-            failures = 1 if _size(part) > furthest else failures + 1
-            furthest = max(furthest, _size(part))
-            wait = getattr(error, "wait", None)
-            if failures >= patience.attempts:
-                raise InputError(f"{url}: given up after {failures} tries: {error}; run again to resume") from None
-            if (wait or 0) > patience.longest_wait:
-                raise InputError(f"{url}: the server asks to wait {wait:.0f} s ({error}); run again later") from None
-            stop.wait(patience.pause * 2 ** (failures - 1) if wait is None else wait)
-
-
-def _require_own(part):
-    """InputError when another file would be written through these names, or an endless one read."""
-    for path in _own_files(part):
-        if path.is_symlink() or path.exists() and not path.is_file():
-            raise InputError(f"{path}: a link or no plain file; move it away, and run again")
+            with session.get(url, headers=_request_headers(part, known), stream=True, timeout=TIMEOUT) as response:
+                return _append(url, response, part, stop, progress)
+        except Broken as error:
+            breaks = 0 if _size(part) > before else breaks + 1
+            if breaks == BREAKS:
+                raise InputError(f"{url}: the connection broke {BREAKS} times without a new byte: {error}; run again "
+                                 "to resume") from None
+            stop.wait(pause * breaks)
 
 
 def _require_known(url, part, known):
@@ -189,33 +121,42 @@ def _require_known(url, part, known):
     if known not in (None, digest):
         with open(part, "rb") as file:
             beginning = file.read(16)
-        raise WrongDigest(f"{url}: SHA-256 differs: expected {known}, found {digest} "
-                          f"({_size(part)} bytes that begin {beginning!r}); deleted, run again")
+        size = _size(part)
+        _forget(part)
+        raise WrongDigest(f"{url}: SHA-256 differs: expected {known}, found {digest} ({size} bytes that begin "
+                          f"{beginning!r}); the file was deleted, run again")
     return digest
 
 
-def fetch(url, target, known, patience=Patience(), stop=None, progress=lambda count: None, accept=lambda path: None,
-          largest=None):
-    """Download `url` to `target`, resuming `target`.part; return the SHA-256.
-
-    `known` is the expected SHA-256 or None; `accept(path)` raises InputError when the content is not what it must be;
-    `largest` bounds the file in bytes. A refused file is deleted, so that the next run starts it anew.
-    """
+def _download(url, part, known, retry, stop, progress):
     import requests
+    from requests.adapters import HTTPAdapter
 
+    retry = retry or retries()
+    with requests.Session() as session:
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
+        try:
+            _transfer(session, url, part, known, retry.backoff_factor, stop or threading.Event(), progress)
+        except requests.RequestException as error:
+            raise InputError(f"{url}: {error}; run again to resume") from None
+        except ValueError as error:
+            raise InputError(f"{url}: this address, or the one it redirects to, is malformed: {error}") from None
+
+
+def fetch(url, target, known, retry=None, stop=None, progress=lambda count: None, accept=lambda path: None):
+    """Download `url` to the path `target`, resuming `target`.part; return the SHA-256.
+
+    `known` is the expected SHA-256 or None; `retry` a urllib3.Retry; `stop` a threading.Event that ends the download;
+    `accept(path)` raises InputError when the content is not of the expected kind. A refused file is deleted, so that
+    the next run starts it anew.
+    """
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    _require_own(part)
+    if not is_there(part, known):
+        _download(url, part, known, retry, stop, progress)
+    digest = _require_known(url, part, known)
     try:
-        if not is_there(part, known):
-            _transfer_until_whole(url, part, known, patience, largest, stop or threading.Event(), progress)
-    except requests.RequestException as error:
-        raise InputError(f"{url}: {error}") from None
-    except Refused:
-        _forget(part)
-        raise
-    try:
-        digest = _require_known(url, part, known)
         accept(part)
     except InputError:
         _forget(part)
@@ -223,13 +164,3 @@ def fetch(url, target, known, patience=Patience(), stop=None, progress=lambda co
     part.replace(target)
     _forget(part)
     return digest
-
-
-def _forget(part):
-    for path in _own_files(part):
-        path.unlink(missing_ok=True)
-
-
-def is_there(path, known):
-    """Whether the file is there with the known SHA-256; never when that is None."""
-    return known is not None and path.is_file() and sha256_file(path) == known

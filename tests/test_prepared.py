@@ -20,7 +20,7 @@ def test_the_arrays_of_a_split_fit_each_other(root):
     lengths, offsets, tokens = prepared.lengths("train"), prepared.offsets("train"), prepared.tokens("train")
     assert lengths.dtype == prepared.refill("train").dtype == np.int64 and len(lengths) == 90
     assert prepared.refill("train").sum() == 90 and offsets[-1] == len(tokens)
-    assert [len(tokens[first:last]) + 1 for first, last in zip(offsets[:-1], offsets[1:], strict=True)] == lengths.tolist()
+    assert (np.diff(offsets) + 1).tolist() == lengths.tolist()
     assert prepared.bos == 296 and [len(table) for table in prepared.byte_tables] == [300, 300]
 
 
@@ -53,8 +53,10 @@ def test_a_changed_byte_is_found(root, name):
     data[-1] ^= 1
     path.write_bytes(data)
     prepared = Prepared(root, "tiny")
-    readers = {"train/lengths.npy": lambda: prepared.lengths("train"), "train/refill.npy": lambda: prepared.refill("train"),
-               "train/tokens.npy": lambda: prepared.tokens("train"), "tokenizer/tokenizer.json": lambda: prepared.bos,
+    readers = {"train/lengths.npy": lambda: prepared.lengths("train"),
+               "train/refill.npy": lambda: prepared.refill("train"),
+               "train/tokens.npy": lambda: prepared.tokens("train"),
+               "tokenizer/tokenizer.json": lambda: prepared.bos,
                "tokenizer/bytes_raw.npy": lambda: prepared.byte_tables}
     with pytest.raises(InputError, match=f"{path}: SHA-256 differs"):
         readers[name]()
