@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from loaders import accounting, best_fit_crop, lossless, random_span
 from loaders.accounting import ARRIVAL, START
-from tiny.list_packer import ListPacker
+from tiny.packed_tokens import PackedTokens
 from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 
@@ -23,7 +23,7 @@ def account(policy, lengths, sizes, seed=7):
 @given(world=streams())
 def test_the_ledger_equals_a_count_of_every_token(policy, world):
     lengths, sizes = world
-    tokens, documents = ListPacker(lengths, policy=policy, seed=7, **sizes).account()
+    tokens, documents = PackedTokens(lengths, policy=policy, seed=7, **sizes).account()
     assert account(policy, lengths, sizes)[1] == {"tokens": tokens, "documents": documents}
 
 
@@ -45,10 +45,10 @@ def test_tokens_and_documents_balance_at_every_horizon(policy, world):
 @EVERY
 @settings(max_examples=150)
 @given(world=streams())
-def test_discards_by_selection_add_up_to_what_the_list_packer_threw_away(policy, world):
+def test_discards_by_selection_add_up_to_what_the_reference_packer_discards(policy, world):
     lengths, sizes = world
     thrown = {}
-    for arrival, _ in ListPacker(lengths, policy=policy, seed=7, **sizes).discarded:
+    for arrival, _ in PackedTokens(lengths, policy=policy, seed=7, **sizes).discarded:
         thrown[arrival] = thrown.get(arrival, 0) + 1
     plan = LOADERS[policy].plan(lengths, seed=7, **sizes)
     found = {}

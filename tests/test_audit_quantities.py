@@ -12,7 +12,7 @@ from loaders.accounting import ARRIVAL, COUNT, START
 from research.source_exclusion.audit_records import Unbalanced, audit, usable_buffer
 from research.source_exclusion.streams import POLICIES, batches_taken, make_packing, whole_stream
 from tiny import audited  # noqa: F401
-from tiny.list_packer import ListPacker
+from tiny.packed_tokens import PackedTokens
 
 CASE_1B = [9, 30, 14, 20, 6, 5, 12, 3, 25, 4, 40]  # the 40 keeps the second pass out of the way
 EDGES = [4, 12]
@@ -26,19 +26,6 @@ def audited(policy, lengths, refill, capacity, buffer_size, rows, seed=7):
     return audit(plan, stream, packing, EDGES, stream.lengths, rows)[0], plan, stream, packing
 
 
-class WatchedPacker(ListPacker):
-    """The list packer, noting before each placement the entries that fit a row, all entries, and arrivals."""
-
-    def __init__(self, *arguments, **settings):
-        self.seen = []
-        super().__init__(*arguments, **settings)
-
-    def place(self, space):
-        fitting = sum(len(span) <= self.capacity for span in self.buffer)
-        self.seen.append((fitting, len(self.buffer), self.arrived))
-        return super().place(space)
-
-
 @st.composite
 def worlds(draw):
     """(lengths, refill, capacity, buffer_size, rows) of a small stream, long and empty documents among them."""
@@ -50,8 +37,8 @@ def worlds(draw):
 
 def packed(policy, world):
     lengths, refill, capacity, buffer_size, rows = world
-    return WatchedPacker(lengths, refill=refill, capacity=capacity, buffer_size=buffer_size, rows=rows,
-                         policy=POLICIES[policy][0], seed=7)
+    return PackedTokens(lengths, refill=refill, capacity=capacity, buffer_size=buffer_size, rows=rows,
+                        policy=POLICIES[policy][0], seed=7)
 
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
@@ -60,7 +47,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 @every_policy
 @settings(max_examples=120)
 @given(world=worlds())
-def test_usable_buffer_and_arrivals_equal_those_of_a_list_loader_at_every_selection(policy, world):
+def test_usable_buffer_and_arrivals_equal_those_of_the_reference_packer_at_every_selection(policy, world):
     _, plan, stream, packing = audited(policy, *world)
     fitting, held = usable_buffer(plan, stream, packing)
     passes, batch = np.divmod(batches_taken(plan, stream, packing), len(stream.refill))

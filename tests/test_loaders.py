@@ -1,4 +1,4 @@
-"""Every plan equals what a slow list packer does with real tokens, token for token, and the worked cases hold."""
+"""Every plan equals what the reference packer does with real tokens, token for token, and the worked cases hold."""
 
 import shutil
 import subprocess
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from loaders import best_fit_crop, lossless, random_span, segment_first
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, plan_sha256
-from tiny.list_packer import ListPacker
+from tiny.packed_tokens import PackedTokens
 from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 
 def expand(plan, policy, lengths, capacity):
-    """Rows of tokens as the list packer names them, from the plan's segments."""
+    """Rows of tokens as the reference packer names them, from the plan's segments."""
     rows = [[] for _ in range(plan[-1, ROW] + 1)] if len(plan) else []
     for row, arrival, bos, start, count in plan.tolist():
         cut = policy == "segment_first" and lengths[arrival % len(lengths)] > capacity
@@ -27,14 +27,14 @@ def expand(plan, policy, lengths, capacity):
 
 def assert_same_rows(policy, lengths, sizes, seed=7):
     plan = LOADERS[policy].plan(lengths, seed=seed, **sizes)
-    slow = ListPacker(lengths, policy=policy, seed=seed, **sizes)
+    slow = PackedTokens(lengths, policy=policy, seed=seed, **sizes)
     assert expand(plan, policy, lengths, sizes["capacity"]) == slow.rows
 
 
 @EVERY
 @settings(max_examples=400)
 @given(world=streams())
-def test_every_plan_equals_the_list_packer(policy, world):
+def test_every_plan_equals_the_reference_packer(policy, world):
     assert_same_rows(policy, *world)
 
 
@@ -49,13 +49,13 @@ def test_every_plan_equals_the_list_packer(policy, world):
     (CASE_1B, [3, 3, 4], 11, 4),
     ([3, 8, 5], [2, 1], 6, 20),
 ], ids=["one document", "one token", "equal", "buffer of 1", "over a row", "ties", "case 1B", "buffer over a pass"])
-def test_named_worlds_equal_the_list_packer_over_many_passes(policy, lengths, refill, capacity, buffer_size):
+def test_named_worlds_equal_the_reference_packer_over_many_passes(policy, lengths, refill, capacity, buffer_size):
     assert_same_rows(policy, lengths, {"refill": refill, "capacity": capacity, "buffer_size": buffer_size, "rows": 60})
 
 
 @EVERY
 @pytest.mark.parametrize("capacity", [31, 32, 33, 1023, 1024, 2049, 2100])
-def test_long_rows_equal_the_list_packer_across_bitmap_words(policy, capacity):
+def test_long_rows_equal_the_reference_packer_across_bitmap_words(policy, capacity):
     lengths = 1 + np.random.default_rng(capacity).lognormal(np.log(capacity / 3), 1.2, 230).astype(np.int64)
     sizes = {"refill": [64, 64, 64, 38], "capacity": capacity, "buffer_size": 40, "rows": 150}
     assert_same_rows(policy, lengths, sizes)
@@ -63,7 +63,7 @@ def test_long_rows_equal_the_list_packer_across_bitmap_words(policy, capacity):
 
 @EVERY
 @pytest.mark.parametrize("block", [1, 2, 7])
-def test_plans_made_in_blocks_equal_the_list_packer(policy, block, monkeypatch):
+def test_plans_made_in_blocks_equal_the_reference_packer(policy, block, monkeypatch):
     monkeypatch.setattr(best_fit_crop, "BLOCK", block)
     assert_same_rows(policy, CASE_1B, {"refill": [3, 3, 4], "capacity": 11, "buffer_size": 4, "rows": 15})
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from loaders import best_fit_crop, lossless
 from loaders.rows import RowReader, read_ahead, stream, text_offsets
-from tiny.list_packer import ListPacker
+from tiny.packed_tokens import PackedTokens
 from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 
 BOS_ID = 60_000
@@ -31,10 +31,10 @@ def reader_of(policy, lengths, sizes, seed=7):
 @EVERY
 @settings(max_examples=150)
 @given(world=streams())
-def test_rows_hold_the_tokens_the_list_packer_emits(policy, world):
+def test_rows_hold_the_tokens_the_reference_packer_emits(policy, world):
     lengths, sizes = world
     begins = [sum(lengths[:d]) - d for d in range(len(lengths))]
-    slow = ListPacker(lengths, policy=policy, seed=7, **sizes).rows
+    slow = PackedTokens(lengths, policy=policy, seed=7, **sizes).rows
     expected = [[BOS_ID if n in (0, "bos") else begins[a % len(lengths)] + n - 1 for a, n in row] for row in slow]
     found = reader_of(policy, lengths, sizes).rows(0, sizes["rows"])
     assert found.dtype == np.uint16 and found.tolist() == expected

@@ -1,0 +1,75 @@
+"""The reference packer's rows as lists of real tokens, which the compiled loaders and the ledger are compared with.
+
+A token is (arrival, n): n = 0 is the document's own BOS, n >= 1 is its n-th text token, and "bos" is a BOS that was
+added to a later piece of it.
+"""
+
+import numpy as np
+
+from research.reference_packer import ReferencePacker
+
+
+def text_of(arrival, start, count):
+    """Text tokens of a document from the text offset `start` on."""
+    return [(arrival, start + 1 + n) for n in range(count)]
+
+
+def bos_of(arrival, start):
+    """The BOS token of a document, or of a piece of it that begins at the text offset `start`."""
+    return (arrival, "bos" if start else 0)
+
+
+class PackedTokens:
+    """Pack `rows` rows on construction; `policy` is the name of a loader.
+
+    `.rows`, `.buffer` and `.discarded` are tokens, `.arrived` counts documents, and `.seen` has the entries that fit an
+    empty row, all entries, and the arrived documents before each selection.
+    """
+
+    def __init__(self, lengths, *, capacity, rows, buffer_size, refill, policy, seed=None):
+        self.lengths, self.policy = list(map(int, lengths)), policy
+        packer = ReferencePacker(self.lengths, list(map(int, refill)), capacity=capacity, buffer_size=buffer_size,
+                                 lossless=policy == "lossless", chunk=policy == "segment_first")
+        self.rows, self.discarded, self.seen = [[] for _ in range(rows)], [], []
+        self.random = np.random.Generator(np.random.PCG64(seed))
+        while packer.row < rows:
+            packer.refill()
+            self.seen.append((packer.fitting(capacity), len(packer.keys), packer.arrived))
+            self.place(*packer.select())
+        self.arrived = packer.arrived
+        self.buffer = [text_of(arrival, start, tokens) if started else
+                       [bos_of(arrival, start), *text_of(arrival, start, tokens - 1)]
+                       for arrival, start, tokens, started in packer.buffered()]
+
+    def place(self, row, arrival, bos, start, count, rest):
+        """Put the tokens of a selection into its row, and what a crop leaves among the discarded ones."""
+        skipped = 0
+        if self.policy == "random_span" and rest and count:
+            skipped = int(self.random.integers(0, rest, endpoint=True))
+        if bos:
+            self.rows[row].append(bos_of(arrival, start))
+        self.rows[row] += text_of(arrival, start + skipped, count)
+        if self.policy != "lossless":
+            self.discarded += text_of(arrival, start, skipped)
+            self.discarded += text_of(arrival, start + skipped + count, rest - skipped)
+
+    def account(self):
+        """The ledger by looking at every token: (tokens, documents) as `accounting.ledger` returns them."""
+        added = sum(n == "bos" for place in (*self.rows, *self.buffer, self.discarded) for _, n in place)
+        rows = [{a: [n for b, n in row if a == b and n not in (0, "bos")] for a, _ in row} for row in self.rows]
+        cropped, buffered = {a for a, _ in self.discarded}, {a for span in self.buffer for a, _ in span}
+        states = dict.fromkeys(("unstarted", "whole", "cropped", "split"), 0)
+        for arrival in range(self.arrived):
+            text = list(range(1, self.lengths[arrival % len(self.lengths)]))
+            seen = [row[arrival] for row in rows if arrival in row]
+            state = "cropped" if arrival in cropped else "whole" if text in seen else "split"
+            states[state if seen else "unstarted"] += 1
+        tokens = {
+            "arrived": sum(self.lengths[a % len(self.lengths)] for a in range(self.arrived)),
+            "synthetic_bos": added,
+            "emitted": sum(map(len, self.rows)),
+            "discarded": len(self.discarded),
+            "buffered": sum(map(len, self.buffer)),
+        }
+        started = self.arrived - states["unstarted"]
+        return tokens, {"arrived": self.arrived, "started": started, "buffered": len(buffered), **states}
