@@ -24,17 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out
 
 from bundles import archive as supplements
 from bundles.names import name_findings
-from evidence import (
-    Checks,
-    InputError,
-    format_manifest,
-    manifest_findings,
-    read_json,
-    read_manifest,
-    run_script,
-    sha256_file,
-    write_atomic,
-)
+from evidence import Checks, InputError, read_json, run_script, sha256_file, write_atomic
+from manifest import format_manifest, manifest_findings, read_manifest
 from protocols.schema import study_protocols
 
 ROOT = Path(__file__).resolve().parent

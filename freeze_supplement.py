@@ -39,23 +39,14 @@ from bundles.archive import (
 )
 from bundles.names import name_findings
 from bundles.page import matches, page
-from evidence import (
-    InputError,
-    canonical_json,
-    format_manifest,
-    read_json,
-    read_manifest,
-    require_keys,
-    run_script,
-    sha256_bytes,
-    write_atomic,
-)
+from evidence import InputError, canonical_json, read_json, require_keys, run_script, sha256_bytes, write_atomic
+from manifest import format_manifest, read_manifest
 
 ROOT = Path(__file__).resolve().parent
 
 LIMIT = 25_000_000
 # A supplement must be checked without another.
-EACH = ("LICENSE", "evidence.py", "bundles/names.py", "bundles/archive.py", "verify_all.py")
+EACH = ("LICENSE", "evidence.py", "files.py", "manifest.py", "bundles/names.py", "bundles/archive.py", "verify_all.py")
 
 
 def supplement(version):

@@ -24,16 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out
 
 import evidence
 from corpora.prepared import prepared_digests, prepared_file
-from evidence import (
-    canonical_json,
-    format_manifest,
-    read_json,
-    require,
-    run_script,
-    sha256_bytes,
-    sha256_file,
-    write_atomic,
-)
+from evidence import canonical_json, read_json, require, run_script, sha256_bytes, sha256_file, write_atomic
+from manifest import format_manifest
 from protocols.schema import check_protocol
 
 ROOT = Path(__file__).resolve().parent
@@ -45,14 +37,16 @@ DATA_FILES = (
 )
 
 
-def _imported_loaders(path):
-    """Names of the modules of loaders/ that a Python file imports, wherever in the file."""
-    names = []
+def _imported_files(root, path):
+    """Return the files of the repository that a Python file imports anywhere, as paths relative to `root`."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            package = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            names += [package + alias.name for alias in node.names]
-    return re.findall(r"^loaders\.(\w+)", "\n".join(names), re.MULTILINE)
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    names = {f"{module.replace('.', '/')}.py" for module in modules}
+    return {name for name in names if (root / name).is_file()}
 
 
 def _loader_file(root, name, where):
@@ -63,12 +57,12 @@ def _loader_file(root, name, where):
 
 
 def shared_files(root, loaders):
-    """{relative path: bytes} of the code all runs share: train.py, evidence.py and what they and `loaders` import."""
-    found = {name for name in ("train.py", "evidence.py", "loaders/__init__.py") if (root / name).is_file()}
+    """Return {relative path: bytes} of the code that all runs share: train.py and what it and `loaders` import."""
+    found = {name for name in ("train.py", "loaders/__init__.py") if (root / name).is_file()}
     waiting = [root / "train.py", *loaders]
     while waiting:
-        imported = {f"loaders/{name}.py" for name in _imported_loaders(waiting.pop())} - found
-        waiting += [root / name for name in sorted(imported)]
+        imported = _imported_files(root, waiting.pop()) - found
+        waiting += [root / name for name in imported]
         found |= imported
     return {name: (root / name).read_bytes() for name in sorted(found)}
 

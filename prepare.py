@@ -31,17 +31,8 @@ from corpora.parts import alone, make_part
 from corpora.tokenizer import build_tokenizer, read_tokenizer, train_ranks, training_texts
 from corpora.tokens import write_split
 from corpora.wheels import write_wheels
-from evidence import (
-    InputError,
-    canonical_json,
-    format_manifest,
-    read_manifest,
-    run_script,
-    sha256_bytes,
-    sha256_file,
-    write_atomic,
-    write_json,
-)
+from evidence import InputError, canonical_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json
+from manifest import format_manifest, read_manifest
 from protocols.schema import find_protocol
 
 ROOT = Path(__file__).resolve().parent

@@ -27,15 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out
 
 import evidence
 from devices import Stop, add_device_arguments, child_environment, choose_device
-from evidence import (
-    InputError,
-    manifest_findings,
-    parse_json,
-    read_json,
-    read_manifest,
-    require_keys,
-    run_script,
-)
+from evidence import InputError, parse_json, read_json, require_keys, run_script
+from manifest import manifest_findings, read_manifest
 
 ROOT = Path(__file__).resolve().parent
 

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bundles.names import name_findings
-from evidence import InputError, manifest_findings, read_manifest, sha256_bytes, sha256_file
+from evidence import InputError, sha256_bytes, sha256_file
+from manifest import manifest_findings, read_manifest
 
 MANIFEST = "manifest.sha256"
 MODIFIED = 946_684_800  # 2000-01-01 UTC: tar warns of 1970

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from corpora.shards import open_parquet
 from corpora.transfer import fetch, is_there
-from evidence import format_manifest, read_manifest, write_atomic
+from evidence import write_atomic
+from manifest import format_manifest, read_manifest
 
 
 def _progress_bar(count):

@@ -5,7 +5,8 @@ import os
 import shutil
 from contextlib import contextmanager
 
-from evidence import InputError, first_difference, manifest_findings, read_json, sha256_file, write_json
+from evidence import InputError, first_difference, read_json, sha256_file, write_json
+from manifest import manifest_findings
 
 LAYOUT = 1  # counted up when other bytes are written for the same inputs
 

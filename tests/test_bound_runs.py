@@ -2,7 +2,8 @@
 
 import pytest
 
-from evidence import format_manifest, read_json, read_manifest, sha256_bytes, write_json
+from evidence import read_json, sha256_bytes, write_json
+from manifest import format_manifest, read_manifest
 from research.matched_training import run_identity as bound_runs
 from research.matched_training import verify_training_table as verifier
 from tiny.lies import ROOT, copy_evidence, edit, relabel, reseal

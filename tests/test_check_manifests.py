@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import check_manifests
-from evidence import InputError, format_manifest, read_manifest, run_script, sha256_bytes, sha256_file, write_json
+from evidence import InputError, run_script, sha256_bytes, sha256_file, write_json
+from manifest import format_manifest, read_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
 

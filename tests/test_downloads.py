@@ -8,7 +8,8 @@ import prepare
 from corpora.downloads import fetch_all, write_downloads
 from corpora.shards import write_shard
 from corpora.transfer import retries
-from evidence import InputError, format_manifest, read_manifest
+from evidence import InputError
+from manifest import format_manifest, read_manifest
 from tiny import server as tiny_server
 from tiny.server import DIGEST
 

@@ -19,7 +19,8 @@ import pytest
 import check_manifests
 import freeze_supplement
 from bundles import archive as supplements
-from evidence import InputError, read_json, read_manifest, sha256_bytes, sha256_file, write_json
+from evidence import InputError, read_json, sha256_bytes, sha256_file, write_json
+from manifest import read_manifest
 from tiny import whole_repository
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from evidence import manifest_findings, read_json, read_manifest, sha256_file, write_json
+from evidence import read_json, sha256_file, write_json
+from manifest import manifest_findings, read_manifest
 from tiny import repository as tiny_study
 
 RUNS = ["baseline_s43", "baseline_s44", "random_crop_s43", "random_crop_s44", "segmented_s43", "segmented_s44"]
-SHARED = {"train.py", "evidence.py", "loaders/accounting.py", "loaders/best_fit_crop.py", "loaders/rows.py"}
+SHARED = {"train.py", "evidence.py", "files.py", "loaders/accounting.py", "loaders/best_fit_crop.py", "loaders/rows.py"}
 
 
 @pytest.fixture

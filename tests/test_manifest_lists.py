@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import evidence
+import manifest
 from evidence import InputError
 
 TOOLS = [["sha256sum"], ["shasum", "-a", "256"]]
@@ -41,15 +42,15 @@ def odd(tmp_path):
 
 def test_odd_names_come_back_as_they_were(odd, tmp_path):
     root, digests = odd
-    (tmp_path / "list").write_bytes(evidence.format_manifest(digests))
-    assert evidence.read_manifest(tmp_path / "list") == digests
-    assert evidence.manifest_findings(digests, root) == []
+    (tmp_path / "list").write_bytes(manifest.format_manifest(digests))
+    assert manifest.read_manifest(tmp_path / "list") == digests
+    assert manifest.manifest_findings(digests, root) == []
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_odd_names_are_checked_by_other_tools_and_a_change_is_seen(odd, tmp_path, tool):
     root, digests = odd
-    (tmp_path / "list").write_bytes(evidence.format_manifest(digests))
+    (tmp_path / "list").write_bytes(manifest.format_manifest(digests))
     command = [*available(tool), "-c", "../list"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and done.stdout.count(": OK") == len(ODD)
@@ -63,7 +64,7 @@ def test_lists_that_other_tools_write_are_read_as_they_are(odd, tmp_path, tool, 
     root, digests = odd
     done = subprocess.run([*available(tool), option, "--", *digests], cwd=root, capture_output=True)
     (tmp_path / "list").write_bytes(done.stdout)
-    assert evidence.read_manifest(tmp_path / "list") == digests
+    assert manifest.read_manifest(tmp_path / "list") == digests
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\\b"])
@@ -72,18 +73,18 @@ def test_names_that_other_tools_escape_are_refused_by_their_line(tmp_path, name)
     done = subprocess.run([*available(TOOLS[0]), "sound", name], cwd=tmp_path, capture_output=True)
     (tmp_path / "list").write_bytes(done.stdout)
     with pytest.raises(InputError, match=r"list:2: expected 64 hex digits.*found '\\"):
-        evidence.read_manifest(tmp_path / "list")
+        manifest.read_manifest(tmp_path / "list")
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_name_that_a_list_cannot_carry_is_refused_before_anything_is_written(name):
     with pytest.raises(InputError, match="unsafe path") as caught:
-        evidence.format_manifest({"sound": "0" * 64, name: "0" * 64})
+        manifest.format_manifest({"sound": "0" * 64, name: "0" * 64})
     assert str(caught.value).isprintable()
 
 
 def test_a_list_written_where_lines_end_in_crlf_has_none():
-    data = evidence.format_manifest({"b": "1" * 64, "a": "0" * 64})
+    data = manifest.format_manifest({"b": "1" * 64, "a": "0" * 64})
     assert data == b"0" * 64 + b"  a\n" + b"1" * 64 + b"  b\n"
 
 
@@ -97,7 +98,7 @@ def test_a_list_written_where_lines_end_in_crlf_has_none():
 def test_a_list_that_cannot_be_what_it_says_is_refused_by_its_own_cause(tmp_path, lines, reason):
     (tmp_path / "list").write_bytes(lines)
     with pytest.raises(InputError, match=f"list.*{reason}"):
-        evidence.read_manifest(tmp_path / "list")
+        manifest.read_manifest(tmp_path / "list")
 
 
 # ------------------------------------------------------------------------------------------- findings
@@ -131,22 +132,22 @@ def make_link(path, target):
 def test_what_is_not_the_listed_file_is_found(tree, change, findings):
     root, digests = tree
     change(root)
-    assert evidence.manifest_findings(digests, root) == findings
+    assert manifest.manifest_findings(digests, root) == findings
 
 
 def test_a_linked_folder_is_found_for_every_file_in_it_although_the_bytes_agree(tree):
     root, digests = tree
     (root / "deep").rename(root.parent / "outside")
     make_link(root / "deep", root.parent / "outside")
-    assert evidence.manifest_findings(digests, root) == ["deep/b.txt: symlink", "deep/c.txt: symlink", "deep: extra"]
+    assert manifest.manifest_findings(digests, root) == ["deep/b.txt: symlink", "deep/c.txt: symlink", "deep: extra"]
 
 
 def test_a_root_that_is_reached_by_a_link_or_relatively_is_no_finding(tree, monkeypatch):
     root, digests = tree
     make_link(root.parent / "alias", root)
-    assert evidence.manifest_findings(digests, root.parent / "alias") == []
+    assert manifest.manifest_findings(digests, root.parent / "alias") == []
     monkeypatch.chdir(root)
-    assert evidence.manifest_findings(digests, ".") == []
+    assert manifest.manifest_findings(digests, ".") == []
 
 
 def test_all_findings_are_told_at_once(tree):
@@ -154,5 +155,5 @@ def test_all_findings_are_told_at_once(tree):
     (root / "a.txt").write_text("x")
     (root / "deep/b.txt").unlink()
     (root / "d").touch()
-    found = [finding.split(":")[1] for finding in evidence.manifest_findings(digests, root)]
+    found = [finding.split(":")[1] for finding in manifest.manifest_findings(digests, root)]
     assert found == [" changed", " missing", " extra"]

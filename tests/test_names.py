@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundles.names import LONGEST, name_findings
-from evidence import read_manifest
+from manifest import read_manifest
 from tiny.runs import ROOT
 
 

@@ -19,7 +19,8 @@ import prepare
 from corpora.parts import alone
 from corpora.prepared import require_prepared
 from corpora.tokenizer import load_encoding
-from evidence import InputError, manifest_findings, read_json, read_manifest, run_script, sha256_file
+from evidence import InputError, read_json, run_script, sha256_file
+from manifest import manifest_findings, read_manifest
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
 SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}
@@ -240,7 +241,7 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
     (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "is there; choose another name"),
     (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "not a plain name"),
     (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "expected below 2\\*\\*31"),
-    (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: cannot be read")])
+    (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: No such file")])
 def test_a_mistaken_command_is_one_line_and_exit_code_2(repository, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(repository)
     assert command(repository, *arguments) == 2

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 import evidence
+import manifest
 import train
 from bundles.archive import archive_bytes, read_folder
 from research.matched_training import report
@@ -181,7 +182,7 @@ def the_claims():
 
 def the_archive():
     name = "supplement_v1"
-    digest = evidence.read_manifest(ROOT / f"manifests/{name}.sha256")[f"dist/{name}.tar.gz"]
+    digest = manifest.read_manifest(ROOT / f"manifests/{name}.sha256")[f"dist/{name}.tar.gz"]
     size = len(archive_bytes(read_folder(ROOT / name), name))
     return f"`{name}.tar.gz`, {size / 1e6:.1f} MB, SHA-256 `{digest}`"
 

@@ -11,7 +11,8 @@ from datetime import datetime
 
 import pytest
 
-from evidence import format_manifest, read_manifest, sha256_file
+from evidence import sha256_file
+from manifest import format_manifest, read_manifest
 from tiny import repository as tiny_study
 from tiny.repository import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
 

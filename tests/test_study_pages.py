@@ -5,7 +5,8 @@ import copy
 import numpy as np
 import pytest
 
-from evidence import read_json, read_manifest, sha256_file
+from evidence import read_json, sha256_file
+from manifest import read_manifest
 from research.confirmation.check_untouched import seen_finding
 from research.confirmation.score_confirmation import score_table
 from research.matched_training.verify_training_table import table

@@ -9,7 +9,8 @@ import pytest
 from matplotlib.image import imread, imsave
 
 import check_manifests
-from evidence import InputError, read_manifest
+from evidence import InputError
+from manifest import read_manifest
 from research import drawing
 from research.summary import sections, summarise
 from tiny.runs import ROOT

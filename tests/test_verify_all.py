@@ -19,7 +19,8 @@ import pytest
 import freeze_supplement
 import verify_all
 from bundles import archive as supplements
-from evidence import format_manifest, read_json, sha256_file, write_json
+from evidence import read_json, sha256_file, write_json
+from manifest import format_manifest
 from research.frozen_arrays import npy_bytes
 from tiny import whole_repository as made_up_supplement
 

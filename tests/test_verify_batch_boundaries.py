@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 import check_manifests
-from evidence import InputError, canonical_json, read_json, read_manifest
+from evidence import InputError, canonical_json, read_json
+from manifest import read_manifest
 from research.batch_boundaries import verify_batch_boundaries
 
 HERE = verify_batch_boundaries.HERE

@@ -51,7 +51,8 @@ def test_sound_evidence_holds_and_every_part_is_looked_at(frozen, capsys):
 
 def test_it_runs_alone_beside_a_copy_of_evidence_py_and_without_torch(frozen, copy):
     place, question = copy.parent / "alone", "research/source_windows"
-    for source in (f"{question}/verify_window_evidence.py", f"{question}/rebuilt_windows.py", "evidence.py"):
+    for source in (f"{question}/verify_window_evidence.py", f"{question}/rebuilt_windows.py", "evidence.py",
+                   "files.py", "manifest.py"):
         (place / source).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(frozen_windows.ROOT / source, place / source)
     for frozen_file in copy.parent.glob("*.*"):

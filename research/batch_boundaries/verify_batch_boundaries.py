@@ -22,7 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, read_json, read_manifest, run_script, sha256_file
+from evidence import Checks, InputError, read_json, run_script, sha256_file
+from manifest import read_manifest
 from research.batch_boundaries import recount_batches, recount_tools
 
 HERE = Path(__file__).resolve().parent

@@ -5,7 +5,8 @@ protocol for that condition and seed, byte for byte, and must have the SHA-256 t
 loader of the condition, the prepared data, and the rows that the stream audit derived. Standard library only.
 """
 
-from evidence import canonical_json, read_json_if_there, read_manifest, sha256_bytes, sha256_file
+from evidence import canonical_json, read_json_if_there, sha256_bytes, sha256_file
+from manifest import read_manifest
 
 SECTIONS = ("evaluation", "model", "optimizer", "packing", "training")
 

@@ -23,15 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import (
-    Checks,
-    InputError,
-    canonical_json,
-    read_json,
-    read_manifest,
-    run_script,
-    sha256_bytes,
-)
+from evidence import Checks, InputError, canonical_json, read_json, run_script, sha256_bytes
+from manifest import read_manifest
 from research.matched_training.run_identity import check_bindings
 
 HERE = Path(__file__).resolve().parent

@@ -23,15 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import (
-    Checks,
-    InputError,
-    read_json,
-    read_json_if_there,
-    read_manifest,
-    run_script,
-    sha256_file,
-)
+from evidence import Checks, InputError, read_json, read_json_if_there, run_script, sha256_file
+from manifest import read_manifest
 from research.source_exclusion import rebuilt_ledgers as rebuilt
 from research.source_exclusion.rebuilt_services import check_services
 

@@ -6,7 +6,8 @@ Seals, SHA-256 of results and lists of files are made again, so that only what t
 import shutil
 from pathlib import Path
 
-from evidence import canonical_json, format_manifest, read_json, read_manifest, sha256_bytes, write_json
+from evidence import canonical_json, read_json, sha256_bytes, write_json
+from manifest import format_manifest, read_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ("protocols", "manifests", "loaders", "research")

@@ -17,7 +17,7 @@ from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "protocols/schema.py", "corpora/prepared.py")
+SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "files.py", "manifest.py", "protocols/schema.py", "corpora/prepared.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",
@@ -32,7 +32,7 @@ LOADERS = {
 TRAINER = '''
 import hashlib, json, os, sys, time
 from pathlib import Path
-import loaders.rows
+import evidence, loaders.rows
 here = Path(__file__).resolve().parent
 script = here.parent / "behaviour.json"
 behaviour = json.loads(script.read_text()).get(here.name) if script.exists() else None
