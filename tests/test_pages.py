@@ -1,4 +1,4 @@
-"""Every number of a page stands in a generated block, and a block that the evidence does not give is found and named."""
+"""Numbers on pages stand in generated blocks; a block that the evidence does not give is found and named."""
 
 import sys
 from types import SimpleNamespace
