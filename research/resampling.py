@@ -11,6 +11,7 @@ import numpy as np
 
 UNIT = 2**30
 WORD = np.uint64(32)
+ROUNDING = 1e-13  # bits per byte: differences of two scores near 1 are off by some 4e-16
 
 
 def units(nats):
@@ -34,6 +35,12 @@ def multiplicities(seed, replicates, size):
     picks = ((raw >> WORD) * np.uint64(size)) >> WORD
     cells = np.repeat(np.arange(replicates), size) * size + picks.astype(np.int64)
     return np.bincount(cells, minlength=replicates * size).reshape(replicates, size)
+
+
+def no_spread(values):
+    """Return why values have no interval, where all replicates agree to the rounding of a float64; else None."""
+    spread = np.ptp(values)
+    return "all replicates agree to rounding: resampling shows no spread" if spread <= ROUNDING else None
 
 
 def interval(values, contrasts=1):

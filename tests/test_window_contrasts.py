@@ -13,7 +13,7 @@ from research.source_windows import contrasts, select_windows, windows
 from tiny import runs as tiny_runs
 from tiny import windows as tiny_windows
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "research/source_windows"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_another_seed_draws_others_and_an_excluded_document_is_never_drawn():
@@ -69,6 +69,19 @@ def test_degenerate_cells_say_why_and_have_no_interval(stratum, reason):
     assert bool(cell["quantities"]) == (cell["sources"] > 0)
 
 
+@pytest.mark.parametrize("changes, flat", [
+    (np.ones((2, 60)), {"beginning", "tail", "tail_minus_beginning"}),
+    (np.array([[1.0] * 60, list(range(60))]), {"beginning"}),
+])
+def test_a_quantity_whose_replicates_all_agree_has_no_interval_and_says_why(changes, flat):
+    stratum = made_up(changes)._replace(bytes=np.full((2, 60), 100))
+    cell = cell_of(stratum)
+    assert cell["degenerate"] is None
+    assert {name for name, entry in cell["quantities"].items() if "rounding" in entry.get("reason", "")} == flat
+    for name, entry in cell["quantities"].items():
+        assert (entry["interval_95"] is None) == (entry["interval_adjusted"] is None) == (name in flat)
+
+
 # ----------------------------------------------------------------------------------------- protocol
 
 
@@ -83,7 +96,7 @@ def test_degenerate_cells_say_why_and_have_no_interval(stratum, reason):
     (lambda s: s["bootstrap"].update(replicates=2.5), "bootstrap.replicates"),
     (lambda s: s["populations"].update(confirmation={"documents": [44, 60], "seed": 2}), "confirmation after"),
     (lambda s: s["populations"].update(development={"documents": [5, 5], "seed": 2}), r"\[first, last\)"),
-    (lambda s: s["populations"].update(development=None), "this study has none"),
+    (lambda s: s["populations"].update(development=None), "populations.development: null"),
 ])
 def test_a_wrong_window_protocol_is_refused_by_key(tmp_path, change, named):
     evaluation = copy.deepcopy(tiny_windows.EVALUATION)
@@ -91,11 +104,11 @@ def test_a_wrong_window_protocol_is_refused_by_key(tmp_path, change, named):
     write_json(tmp_path / "protocols/tiny.json", tiny_runs.protocol())
     write_json(tmp_path / "protocols/evaluation_tiny.json", evaluation)
     with pytest.raises(InputError, match=named):
-        windows.Study("tiny", "development", tmp_path)
+        windows.Windows("tiny", "development", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["demo", "wheels", "climbmix"])
 def test_the_protocols_of_the_studies_are_accepted(name):
-    there = windows.Study(name, "development", SCRIPTS.parents[1])
+    there = windows.Windows(name, "development", ROOT)
     runs = [(run, condition, seed) for run, condition, seed in there.run_names()]
     assert len(contrasts.compared(runs)) * len(there.section["contrast_strata"]) == 8

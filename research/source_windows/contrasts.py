@@ -1,8 +1,9 @@
-"""From retained losses to contrasts with their same-seed baseline, bootstrap intervals and position parts.
+"""From retained losses to contrasts with the same-seed baseline, bootstrap intervals and position parts.
 
-A cell is one run that is not a baseline, in one stratum. Its quantities are the differences in bits per byte (ratio of
-sums over the stratum's documents) of beginnings, of tails, and the tails' minus the beginnings'. Replicates draw
-documents with replacement; every run and both windows of a document share the draw. Paper sections 4 and 5.5.
+A cell is one run, other than a baseline, in one stratum. Its quantities are the differences in bits per byte (a ratio
+of sums over the stratum's documents) of beginnings, of tails, and the tails' difference minus the beginnings'.
+Replicates draw documents with replacement; every run and both windows of a document share the draw (paper, sections 4
+and 5.5).
 """
 
 import math
@@ -10,17 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.resampling import bits_per_byte, interval, multiplicities, units
+from research.resampling import bits_per_byte, interval, multiplicities, no_spread, units
 from research.source_windows.windows import KINDS, STRATUM, TAIL, name_of
 
 TOLERANCE = 1e-7
 
 
 class Stratum(NamedTuple):
-    """Losses of the documents of one stratum. Its kinds are beginnings and, where documents outgrow a row, tails.
+    """Losses of the documents of one stratum: of beginnings and, where documents are longer than a row, of tails.
 
     units: int64 (kinds, runs, documents, bins + 1), nats x 2^30 by bin, then of the whole window; bytes: int64 (kinds,
-    documents); census: whether no eligible document was left out.
+    documents); census: whether every eligible document was drawn.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Stratum(NamedTuple):
 
 
 def by_stratum(strata, windows, counts, nats):
-    """[Stratum] of a selection's strata; nats: float64 (runs, windows, bins + 1)."""
+    """Group losses by the strata of a selection: [Stratum]; nats: float64 (runs, windows, bins + 1)."""
     whole, exact, found = counts[:, :, 0].sum(axis=1), units(nats), []
     for number, stratum in enumerate(strata):
         chosen = [np.flatnonzero((windows[:, STRATUM] == number) & (windows[:, TAIL] == tail)) for tail in (0, 1)]
@@ -41,18 +42,18 @@ def by_stratum(strata, windows, counts, nats):
 
 
 def compared(runs):
-    """[(index, index of the same-seed baseline)] of the runs, (name, condition, seed), that are not a baseline."""
+    """Pair the index of each other run, (name, condition, seed), with that of its same-seed baseline."""
     baselines = {seed: index for index, (_, condition, seed) in enumerate(runs) if condition == "baseline"}
     return [(index, baselines[seed]) for index, (_, condition, seed) in enumerate(runs) if condition != "baseline"]
 
 
 def scores_of(stratum, weights):
-    """float64 (kinds, runs, replicates): bits per byte of the documents weighted by each row of int64 `weights`."""
+    """Score the documents, weighted by each row of int64 `weights`: float64 (kinds, runs, replicates)."""
     return bits_per_byte(stratum.units[..., -1] @ weights.T, (stratum.bytes @ weights.T)[:, None])
 
 
 def score_rows(strata, runs):
-    """[{run, stratum, window, documents, bytes, bits_per_byte}] of everything scored."""
+    """List {run, stratum, window, documents, bytes, bits_per_byte} of everything that was scored."""
     rows = []
     for stratum in strata:
         documents = stratum.bytes.shape[1]
@@ -65,7 +66,7 @@ def score_rows(strata, runs):
 
 
 def degenerate(stratum, run, baseline):
-    """Why resampling the stratum tells nothing about a run and its baseline, or None."""
+    """Return why the stratum cannot be resampled for a run and its baseline, or None."""
     documents = stratum.bytes.shape[1]
     if documents < 2:
         return "one document: every replicate is the same" if documents else "no document"
@@ -75,27 +76,31 @@ def degenerate(stratum, run, baseline):
 
 
 def quantities(scores, run, baseline):
-    """{quantity: float64 (replicates,)} from scores as scores_of gives them."""
+    """Return {quantity: float64 (replicates,)} from the scores that scores_of gives."""
     found = dict(zip(KINDS, scores[:, run] - scores[:, baseline]))
     return {**found, "tail_minus_beginning": found["tail"] - found["beginning"]} if "tail" in found else found
 
 
 def entries_of(stratum, weights, pair, contrasts):
-    """{quantity: {"value", "interval_95"}}, and "interval_adjusted" where `contrasts` is not 0.
+    """Return {quantity: {"value", "interval_95"}}, with "interval_adjusted" where `contrasts` is not 0.
 
     weights: int64 (replicates, documents); pair: indices of a run and its baseline. Intervals are null without weights.
+    Where all replicates of a quantity agree to rounding, its intervals are null and "reason" says so.
     """
     documents = stratum.bytes.shape[1]
     values = quantities(scores_of(stratum, np.ones((1, documents), np.int64)), *pair)
     drawn = quantities(scores_of(stratum, weights), *pair) if len(weights) else {}
     levels = {"interval_95": 1, "interval_adjusted": contrasts} if contrasts else {"interval_95": 1}
-    return {name: {"value": float(value), **{key: interval(drawn[name], level) if drawn else None
-                                             for key, level in levels.items()}}
-            for name, (value,) in values.items()}
+    found = {}
+    for name, (value,) in values.items():
+        reason = no_spread(drawn[name]) if drawn else None
+        bounds = {key: interval(drawn[name], level) if drawn and not reason else None for key, level in levels.items()}
+        found[name] = {"value": float(value), **bounds, **({"reason": reason} if reason else {})}
+    return found
 
 
 def cells(strata, runs, chosen, bootstrap):
-    """The cells of all strata; those of the strata named in `chosen` also have an interval for their number."""
+    """Return the cells of all strata; those of the strata in `chosen` also have an interval for their number."""
     found, pairs = [], compared(runs)
     for number, stratum in enumerate(strata):
         documents, contrast = stratum.bytes.shape[1], stratum.name in chosen
@@ -111,9 +116,9 @@ def cells(strata, runs, chosen, bootstrap):
 
 
 def position_parts(strata, runs):
-    """Each difference cut by target position: parts over the whole window's bytes, which add up to the whole.
+    """Divide each difference by target position: parts over the whole window's bytes, which add up to the whole.
 
-    The error is against the window's loss that was summed apart.
+    The error compares them with the window's loss that was summed separately.
     """
     rows = []
     for stratum in strata:

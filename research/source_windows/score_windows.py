@@ -1,24 +1,27 @@
-"""What does each of the six models lose on every selected window, by position?
+"""What does each trained model lose on every selected window, by position?
 
-Each window is a row of its own: BOS and its text tokens, padded on the right. The model, and how it scores, are the run
-directory's own train.py. Padding may not matter: of each stratum with padding one microbatch is scored again with
-other ids as padding, and not one loss may differ.
+Each window is a row of its own: BOS and its text tokens, padded on the right. The model, and the way it scores, are the
+run directory's own train.py. Padding must not matter: the script scores one microbatch of every stratum with padding
+again, with other ids as padding, and not one loss may differ.
 
-    score_windows.py --study NAME --population development|confirmation (--device cpu | --gpu INDEX_OR_UUID)
+    python research/source_windows/score_windows.py --study NAME --population development|confirmation \\
+        (--device cpu | --gpu INDEX_OR_UUID) [--root DIR]
 
 Reads   what select_windows.py wrote; runs/NAME/<run>/ of every run; for the confirmation, the gate of
         research/confirmation must be open
 Writes  runs/NAME/windows/POPULATION/: <run>.npy, float64 (windows, bins + 1), nats of each position bin and, summed
-        apart, of the window; <run>.json, its digest, the weights', and that of the inputs and targets seen
-Needs   torch. As long as scoring the windows' rows takes; a run scored before is kept
+        separately, of the window; <run>.json, with the digests of these losses, of the weights, and of the inputs and
+        targets that the model saw
+Needs   torch
+About   as long as a forward pass over the windows; a run that was scored before is kept
 
 Exit 1: padding changed a loss, or a model saw other inputs or targets than were selected.
 """
 
-import argparse
 import hashlib
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -26,13 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from devices import add_device_arguments, reserve_device
-from evidence import read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json
+from evidence import Checks, parser, read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json
 from research.frozen_arrays import npy_bytes
-from research.source_windows.windows import COUNT, STRATUM, add_arguments, study_of, window_tokens
+from research.source_windows.windows import COUNT, STRATUM, add_arguments, window_tokens, windows_of
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-
+ROOT = Path(__file__).resolve().parents[2]
 PADDING_SEED = 1
 IGNORED = -100
 
@@ -40,9 +41,9 @@ IGNORED = -100
 
 
 def rows_of(texts, shape, bos):
-    """(inputs, targets) int64 of a shape (rows, width), one row a window; padding is BOS, its targets are ignored.
+    """Lay out one window a row: (inputs, targets), int64 (rows, width); padding is BOS and its targets are IGNORED.
 
-    There may be fewer windows than rows, which then are padding: compiled code is made for one shape.
+    Where there are fewer windows than rows, the other rows are padding: compiled code is made for one shape.
     """
     inputs, targets = np.full(shape, bos), np.full(shape, IGNORED)
     for row, text in enumerate(texts):
@@ -52,16 +53,16 @@ def rows_of(texts, shape, bos):
 
 
 def by_position(nats, bins):
-    """float64 (windows, bins + 1): sums over the position bins, then over the whole window, summed apart."""
+    """Sum the nats over each position bin and, separately, over the window: float64 (windows, bins + 1)."""
     edges = [0, *bins, nats.shape[1]]
-    parts = [nats[:, first:last].sum(axis=1) for first, last in zip(edges, edges[1:])]
+    parts = [nats[:, first:last].sum(axis=1) for first, last in pairwise(edges)]
     return np.stack([*parts, nats.sum(axis=1)], axis=1)
 
 
 def batches(windows, size):
-    """(first, last) of at most `size` windows each, no batch in two strata."""
+    """Yield (first, last) of batches of at most `size` windows, none of which spans two strata."""
     edges = [0, *(np.flatnonzero(np.diff(windows[:, STRATUM])) + 1).tolist(), len(windows)]
-    for low, high in zip(edges, edges[1:]):
+    for low, high in pairwise(edges):
         yield from ((first, min(first + size, high)) for first in range(low, high, size))
 
 
@@ -69,7 +70,7 @@ def batches(windows, size):
 
 
 class Scorer:
-    """One saved run on the windows of a study. Counts forward positions, and keeps what padding did to losses."""
+    """Scores one saved run on windows. It counts forward positions and the largest change that padding makes."""
 
     def __init__(self, saved):
         self.forward, self.config = saved.forward(), saved.config
@@ -77,7 +78,7 @@ class Scorer:
         self.positions, self.padded, self.largest = 0, 0, 0.0
 
     def nats(self, inputs, targets):
-        """Nats of every target, float64 (windows, width), 0 where ignored."""
+        """Return the nats of every target, float64 (windows, width), 0 where IGNORED."""
         import torch
 
         self.positions += inputs.size
@@ -85,7 +86,7 @@ class Scorer:
         return self.forward.nats(*tensors).double().cpu().numpy()
 
     def check_padding(self, inputs, targets, nats):
-        """Score again with random ids as padding."""
+        """Score the batch again with random ids as padding."""
         padding = targets == IGNORED
         other = np.random.PCG64(PADDING_SEED).random_raw(inputs.size) % np.uint64(self.config["vocabulary"])
         again = self.nats(np.where(padding, other.astype(np.int64).reshape(inputs.shape), inputs), targets)
@@ -93,7 +94,7 @@ class Scorer:
         self.largest = max(self.largest, float(np.abs(again - nats).max()))
 
     def score(self, record, windows, texts, supplied):
-        """(nats, float64 (windows, bins + 1); the digest of inputs and targets that the model saw)."""
+        """Return (nats, float64 (windows, bins + 1); the digest of the inputs and targets that the model saw)."""
         parts, digest, checked = [], hashlib.sha256(), set()
         shape = self.config["evaluation"]["microbatch"], record["context"]
         for first, last in self.progress(list(batches(windows, shape[0]))):
@@ -111,7 +112,7 @@ class Scorer:
 
 
 def score_run(directory, device, record, windows, texts, supplied):
-    """(nats, what <run>.json says of how they came about) of one run; InputError when it is not as it was trained."""
+    """Score one run: (nats, the content of <run>.json); InputError when the run is not as it was trained."""
     from research.saved_runs import SavedRun, require_unchanged
 
     require_unchanged(directory)
@@ -126,22 +127,22 @@ def score_run(directory, device, record, windows, texts, supplied):
 # ---------------------------------------------------------------------------------------------- main
 
 
-def require_gate(study):
-    """{"protocol", "checkpoints"}: seals of the frozen protocol and the checkpoint checks; InputError if not both.
+def require_gate(windows):
+    """Return the seals of the frozen protocol and of the checkpoint checks; InputError unless both exist and hold.
 
     From here on it is on record that the reserved documents are being scored.
     """
     from research.confirmation import gate
     from research.confirmation.reserved import Study as Reserved
 
-    reserved = Reserved(study.name, study.root)
-    records = gate.require_open(reserved)
-    gate.begin(reserved, records[0])
-    return {name: record["sha256"] for name, record in zip(("protocol", "checkpoints"), records)}
+    reserved = Reserved(windows.name, windows.root)
+    protocol, checkpoints = gate.require_open(reserved)
+    gate.begin(reserved, protocol)
+    return {"protocol": protocol["sha256"], "checkpoints": checkpoints["sha256"]}
 
 
 def findings(record, scored):
-    """What is false about one scored run, in words."""
+    """Describe what is false about one scored run."""
     wrong = []
     if scored["fingerprint"] != record["fingerprint"]:
         wrong.append("the model saw other inputs or targets than were selected")
@@ -151,7 +152,7 @@ def findings(record, scored):
 
 
 def scored_before(folder, run, directory, selection, seals):
-    """Whether <run>.json and <run>.npy are there, of this selection, these weights and these seals."""
+    """Whether <run>.json and <run>.npy exist and belong to this selection, these weights and these seals."""
     path, nats = folder / f"{run}.json", folder / f"{run}.npy"
     if not path.exists() or not nats.exists():
         return False
@@ -160,33 +161,38 @@ def scored_before(folder, run, directory, selection, seals):
         selection, weights, sha256_file(nats), seals)
 
 
+def keep(folder, run, nats, scored):
+    """Write the losses of a run, then the record that names them."""
+    data = npy_bytes(nats)
+    write_atomic(folder / f"{run}.npy", data)
+    write_json(folder / f"{run}.json", {**scored, "nats": sha256_bytes(data)})
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, ROOT)
-    add_device_arguments(parser)
-    options = parser.parse_args(argv)
-    device, study = reserve_device(options), study_of(options)
-    record, windows, _ = study.selection()
-    seals = require_gate(study) if study.population == "confirmation" else None
-    texts = list(window_tokens(windows, *(study.array(f"validation/{name}.npy") for name in ("lengths", "tokens"))))
-    supplied, selection = study.array("tokenizer/bytes_supplied.npy"), sha256_file(study.folder / "selection.json")
-    false = 0
-    for run, _, _ in study.run_names():
-        if scored_before(study.folder, run, study.runs / run, selection, seals):
-            print(f"kept {run}: scored before")
+    arguments = parser(__doc__)
+    add_arguments(arguments, ROOT)
+    add_device_arguments(arguments)
+    options = arguments.parse_args(argv)
+    device, windows = reserve_device(options), windows_of(options)
+    record, chosen, _ = windows.selection()
+    seals = require_gate(windows) if windows.population == "confirmation" else None
+    texts = list(window_tokens(chosen, windows.prepared))
+    supplied, selection = windows.prepared.byte_tables[0], sha256_file(windows.folder / "selection.json")
+    checks = Checks()
+    for run, _, _ in windows.run_names():
+        if scored_before(windows.folder, run, windows.runs / run, selection, seals):
+            checks.expect(True, f"{run}: scored before, kept")
             continue
-        nats, scored = score_run(study.runs / run, device, record, windows, texts, supplied)
-        wrong, data = findings(record, scored), npy_bytes(nats)
-        false += len(wrong)
-        print(*(f"FALSE {run}: {finding}" for finding in wrong), sep="\n", end="\n" if wrong else "")
+        nats, scored = score_run(windows.runs / run, device, record, chosen, texts, supplied)
+        wrong = findings(record, scored)
         if not wrong:
-            write_atomic(study.folder / f"{run}.npy", data)
-            scored.update(seals=seals, selection=selection, nats=sha256_bytes(data))
-            write_json(study.folder / f"{run}.json", scored)
-            print(f"ok {run}: {len(nats):,} windows in {scored['seconds']:.1f} s; other padding, the same losses in "
-                  f"{scored['padding']['windows_checked']} windows", flush=True)
-    print(f"losses: {study.folder}")
-    return 1 if false else 0
+            keep(windows.folder, run, nats, {**scored, "seals": seals, "selection": selection})
+        checks.expect(not wrong, f"{run}: {'; '.join(wrong)}" if wrong else
+                      f"{run}: {len(nats):,} windows in {scored['seconds']:.1f} s; other padding gave the same losses "
+                      f"in {scored['padding']['windows_checked']} windows")
+    code = checks.close()
+    print(f"losses: {windows.folder}")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,39 +1,39 @@
 """Which beginnings and tails of held-out documents are scored?
 
-Validation documents of one population are sorted into strata by BOS-inclusive length, and of each stratum at most
-`per_stratum` are drawn without replacement. Each gives its beginning; each longer than a row also its last `context`
-text tokens. Paper sections 4 and 5.5.
+The validation documents of one population are grouped into strata by length (BOS included), and at most `per_stratum`
+documents are drawn from each without replacement. Every document gives its beginning; every document longer than a row
+also gives its last `context` text tokens (paper, sections 4 and 5.5).
 
-    select_windows.py --study NAME --population development|confirmation
+    python research/source_windows/select_windows.py --study NAME --population development|confirmation [--root DIR]
 
-Reads   protocols/NAME.json, protocols/evaluation_NAME.json, data/NAME/{validation,tokenizer}; for the confirmation
+Reads   protocols/NAME.json, protocols/evaluation_NAME.json and data/NAME/{validation,tokenizer}; for the confirmation
         also the duplicates that research/confirmation lists
 Writes  runs/NAME/windows/POPULATION/: selection.json, lengths.npy (of the population's documents), windows.npy
-        (document, length, stratum, tail, start, count), counts.npy (windows, bins, 3: supplied bytes, raw bytes,
+        (document, length, stratum, tail, start, count) and counts.npy (windows, bins, 3: supplied bytes, raw bytes,
         targets)
-Needs   NumPy, tabulate. A few seconds; no model is run
+Needs   NumPy and tabulate; it runs no model
+About   a few seconds
 """
 
-import argparse
 import hashlib
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import InputError, read_json, run_script
+from evidence import InputError, parser, run_script
 from research.frozen_arrays import digests, freeze, npy_bytes
 from research.resampling import shuffled
-from research.source_windows.windows import TAIL, add_arguments, name_of, study_of, window_tokens
+from research.source_windows.windows import TAIL, add_arguments, name_of, window_tokens, windows_of
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def draw(lengths, documents, edges, per_stratum, seed):
-    """[(eligible, chosen)] of each stratum: how many of `documents`, and those drawn, int64 in stream order."""
+    """Draw from each stratum: [(number of eligible `documents`, those chosen, int64 in stream order)]."""
     strata, drawn = np.searchsorted(edges, lengths[documents]), []
     for stratum in range(len(edges) + 1):
         eligible = documents[strata == stratum]
@@ -43,7 +43,7 @@ def draw(lengths, documents, edges, per_stratum, seed):
 
 
 def window_table(lengths, drawn, context):
-    """int64 (windows, 6): the beginnings by stratum and document, then the tails likewise."""
+    """List the beginnings by stratum and document, then the tails likewise: int64 (windows, 6)."""
     rows = []
     for tail in (0, 1):
         for stratum, (_, chosen) in enumerate(drawn):
@@ -56,9 +56,9 @@ def window_table(lengths, drawn, context):
 
 
 def count_and_digest(texts, byte_tables, bos, bins):
-    """int64 (windows, bins, 3): supplied bytes, raw bytes, targets by position; and the digest of inputs and targets.
+    """Return counts by position, int64 (windows, bins, 3: supplied bytes, raw bytes, targets), and a digest.
 
-    A target counts when its supplied byte length is positive. The digest is over the inputs, then the targets, of each
+    A target counts when its supplied byte length is positive. The digest covers the inputs, then the targets, of each
     window as little-endian uint32.
     """
     supplied, raw = byte_tables
@@ -68,39 +68,39 @@ def count_and_digest(texts, byte_tables, bos, bins):
         counted = supplied[text] > 0
         columns = np.stack([supplied[text], raw[text] * counted, counted], axis=1).astype(np.int64)
         edges = [0, *bins, len(text)]
-        counts.append([columns[first:last].sum(axis=0) for first, last in zip(edges, edges[1:])])
+        counts.append([columns[first:last].sum(axis=0) for first, last in pairwise(edges)])
     return np.array(counts, np.int64).reshape(len(counts), len(bins) + 1, 3), digest.hexdigest()
 
 
-def select(study):
-    """(selection.json without its files, {file: array})."""
-    section, lengths = study.section, study.array("validation/lengths.npy")
-    (first, last), seed = (section["populations"][study.population][key] for key in ("documents", "seed"))
+def select(windows):
+    """Return (selection.json without its files, {file: array}) of a population's Windows."""
+    section, prepared = windows.section, windows.prepared
+    lengths = prepared.lengths("validation")
+    (first, last), seed = (section["populations"][windows.population][key] for key in ("documents", "seed"))
     if last > len(lengths):
-        raise InputError(f"{study.name}: {study.population} ends at document {last}, the validation split has "
-                         f"{len(lengths)}")
-    excluded = study.excluded()
+        key = f"source_windows.populations.{windows.population}.documents"
+        raise InputError(f"{windows.paths[1]}: {key}: ends at {last}, but the validation split of {windows.name} has "
+                         f"{len(lengths)} documents")
+    excluded = windows.excluded()
     span = np.setdiff1d(np.arange(first, last), excluded)
     documents = span[lengths[span] > 1]
     drawn = draw(lengths, documents, section["strata"], section["per_stratum"], seed)
-    windows = window_table(lengths, drawn, study.context)
-    texts = window_tokens(windows, lengths, study.array("validation/tokens.npy"))
-    tables = [np.load(study.prepared(f"tokenizer/bytes_{name}.npy")) for name in ("supplied", "raw")]
-    bos = read_json(study.prepared("tokenizer/tokenizer.json"))["bos"]
-    counts, fingerprint = count_and_digest(texts, tables, bos, section["bins"])
-    strata = [{**stratum, "eligible": eligible, "sources": len(chosen), "census": 0 < eligible == len(chosen)}
-              for stratum, (eligible, chosen) in zip(study.strata, drawn)]
+    chosen = window_table(lengths, drawn, windows.context)
+    texts = window_tokens(chosen, prepared)
+    counts, fingerprint = count_and_digest(texts, prepared.byte_tables, prepared.bos, section["bins"])
+    strata = [{**stratum, "eligible": eligible, "sources": len(members), "census": 0 < eligible == len(members)}
+              for stratum, (eligible, members) in zip(windows.strata, drawn, strict=True)]
     supplied, _, targets = counts.sum(axis=(0, 1)).tolist()
-    record = {"study": study.name, "population": study.population, "inputs": study.inputs(),
-              "context": study.context, "bos": bos, "documents": [first, last], "seed": seed, "excluded": excluded,
-              "without_text": len(span) - len(documents), "per_stratum": section["per_stratum"],
-              "bins": section["bins"], "strata": strata, "sources": int((windows[:, TAIL] == 0).sum()),
-              "windows": len(windows), "targets": targets, "supplied_bytes": supplied, "fingerprint": fingerprint}
-    return record, {"lengths.npy": np.array(lengths[first:last]), "windows.npy": windows, "counts.npy": counts}
+    record = {"study": windows.name, "population": windows.population, "inputs": windows.inputs(),
+              "context": windows.context, "bos": prepared.bos, "documents": [first, last], "seed": seed,
+              "excluded": excluded, "without_text": len(span) - len(documents), "per_stratum": section["per_stratum"],
+              "bins": section["bins"], "strata": strata, "sources": int((chosen[:, TAIL] == 0).sum()),
+              "windows": len(chosen), "targets": targets, "supplied_bytes": supplied, "fingerprint": fingerprint}
+    return record, {"lengths.npy": np.array(lengths[first:last]), "windows.npy": chosen, "counts.npy": counts}
 
 
 def table(record):
-    """The strata as text."""
+    """Format the strata as a text table."""
     from tabulate import tabulate
 
     rows = [[name_of(s), s["eligible"], s["sources"], "census" if s["census"] else "sample" if s["sources"] else "none"]
@@ -109,18 +109,18 @@ def table(record):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, ROOT)
-    study = study_of(parser.parse_args(argv))
-    record, arrays = select(study)
+    arguments = parser(__doc__)
+    add_arguments(arguments, ROOT)
+    windows = windows_of(arguments.parse_args(argv))
+    record, arrays = select(windows)
     if not len(arrays["windows.npy"]):
-        raise InputError(f"{study.name}: no document of {study.population} has text")
+        raise InputError(f"{windows.name}: no document of {windows.population} has text")
     files = {name: npy_bytes(array) for name, array in arrays.items()}
     record["files"] = digests(files)
-    freeze(study.folder / "selection.json", record, files)
+    freeze(windows.folder / "selection.json", record, files)
     print(f"{record['sources']:,} documents give {record['windows']:,} windows with {record['targets']:,} targets\n")
     print(table(record))
-    print(f"\nselection: {study.folder / 'selection.json'}")
+    print(f"\nselection: {windows.folder / 'selection.json'}")
     return 0
 
 

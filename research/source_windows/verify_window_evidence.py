@@ -1,24 +1,23 @@
 """Is every number of the frozen window evidence what the retained losses give?
 
-From the frozen arrays alone: documents are drawn again from the lengths, every score, contrast, bootstrap interval
-and position part is computed again by other code, and compared with the JSON value by value, bit for bit; losses are
-counted in units of 2^-30 of a nat, so that sums are integers. Position bins must add up to their window's difference
-within the tolerance that the evidence states. Nothing else of the repository is needed; what decides the contrasts, and
-which models were scored, is also compared with the protocols and checkpoint checks where those are there. Raw bytes are
-bound by the array's hash alone.
+From the frozen arrays alone, the verifier draws the documents again from the lengths, computes every score, contrast,
+bootstrap interval and position part by other code, and compares them with the JSON value by value, bit for bit. Losses
+are counted in units of 2^-30 of a nat, so that sums are integers. Position bins must add up to the difference of their
+window within the tolerance that the evidence states. The settings that decide the contrasts, and the models that were
+scored, are compared with the protocols and the checkpoint checks where those exist. Only the hash of the array binds
+raw bytes.
 
-    verify_window_evidence.py [FILE.json ...] [--root DIR]
+    python research/source_windows/verify_window_evidence.py [--study NAME ...] [--root DIR]
 
-Reads   NAME_{development,confirmation}.json beside this script, or the files named, and their .npy beside them; below
-        --root protocols/evaluation_NAME.json, research/confirmation/protocol_NAME.json and
-        research/matched_training/checkpoints_NAME.json, each if it is there
+Reads   NAME_{development,confirmation}.json beside this script and their .npy files; protocols/evaluation_NAME.json,
+        research/confirmation/protocol_NAME.json and research/matched_training/checkpoints_NAME.json, where they exist
 Writes  nothing
-Needs   NumPy; rebuilt_windows.py beside this script, evidence.py there or two folders up. About a second a file
+Needs   NumPy
+About   one second a file
 
-A line a part, with its first value that differs. Exit 1: one differs.
+The script prints one line for each part, with the first value that differs. Exit 1: one differs.
 """
 
-import argparse
 import io
 import sys
 from pathlib import Path
@@ -32,21 +31,22 @@ from evidence import (
     InputError,
     canonical_json,
     parse_json,
+    parser,
     read_json_if_there,
     run_script,
     sha256_bytes,
 )
-from research.source_windows.rebuilt_windows import Rebuilt
+from research.source_windows.reference_windows import ReferenceWindows
 
-HERE = Path(__file__).resolve().parent
-
+ROOT = Path(__file__).resolve().parents[2]
+QUESTION = "research/source_windows"
 NAMES = ("lengths", "windows", "counts", "nats")
 
 # -------------------------------------------------------------------------------------------- arrays
 
 
 def read_arrays(checks, path, found):
-    """The four arrays that the evidence names, their digests checked; InputError when one is missing."""
+    """Read the four arrays that the evidence names and check their digests; InputError when one is missing."""
     arrays = []
     for name in NAMES:
         file = f"{path.stem}_{name}.npy"
@@ -60,7 +60,7 @@ def read_arrays(checks, path, found):
 
 
 def check_arrays(checks, found, windows, counts, nats):
-    """Shapes, totals, and that every window's bins add up to the window; whether the shapes allow more checks."""
+    """Check shapes, totals, and that bins add up to their window; return whether the shapes allow more checks."""
     bins = len(found["bins"]) + 1
     shapes = [(found["windows"], 6), (found["windows"], bins, 3), (len(found["runs"]), found["windows"], bins + 1)]
     shaped = [array.shape for array in (windows, counts, nats)] == shapes
@@ -83,7 +83,7 @@ def check_arrays(checks, found, windows, counts, nats):
 
 
 def draw_again(found, lengths):
-    """(strata, windows as a list of rows, documents without text) that the lengths and the seed give."""
+    """Return (strata, windows as a list of rows, documents without text) as the lengths and the seed give them."""
     first, last = found["documents"]
     edges, excluded = [s["up_to"] for s in found["strata"][:-1]], set(found["excluded"])
     members, empty = [[] for _ in range(len(edges) + 1)], 0
@@ -108,7 +108,7 @@ def draw_again(found, lengths):
 
 
 def check_selection(checks, found, lengths, windows):
-    """Whether documents, strata and windows are what the seed draws from the lengths."""
+    """Check that documents, strata and windows are what the seed draws from the lengths."""
     strata, rows, empty = draw_again(found, lengths)
     same = [[*map(int, row)] for row in windows] == rows
     wrong = next((i for i, (a, b) in enumerate(zip(windows.tolist(), rows)) if a != b), min(len(windows), len(rows)))
@@ -123,59 +123,59 @@ def check_selection(checks, found, lengths, windows):
 # ------------------------------------------------------------------------------------------ numbers
 
 
-def check_numbers(checks, found, rebuilt):
-    """Scores, cells and position parts, value by value."""
-    for part, rows in (("scores", rebuilt.scores()), ("cells", rebuilt.cells())):
-        checks.equal(part, found[part], rows, f"{part}: {len(rows)} rebuilt, equal")
-    number = len(found["contrast_strata"]) * len(rebuilt.pairs)
+def check_numbers(checks, found, reference):
+    """Compare scores, cells and position parts value by value."""
+    for part, rows in (("scores", reference.scores()), ("cells", reference.cells())):
+        checks.equal(part, found[part], rows, f"{part}: {len(rows)} derived, equal")
+    number = len(found["contrast_strata"]) * len(reference.pairs)
     development = found["population"] == "development"
     status = {"number": number, "status": "exploratory" if development else "predeclared"}
     checks.expect(found["contrasts"] == status, f"contrasts: {number}, {status['status']}")
     parts = found["position_parts"]
     if not development:
-        checks.expect(parts is None, "position parts: development only")
+        checks.expect(parts is None, "position parts: none, because only development has them")
         return
-    rows = rebuilt.position_parts()
+    rows = reference.position_parts()
     largest = max((row["error"] for row in rows), default=0.0)
     checks.equal("position parts", {key: parts[key] for key in ("status", "largest_error", "rows")},
                  {"status": "post hoc", "largest_error": largest, "rows": rows},
-                 f"position parts: {len(rows)} rebuilt, equal")
+                 f"position parts: {len(rows)} derived, equal")
     checks.expect(largest <= parts["tolerance"] <= 1e-7, f"position parts: add up within {largest:.1e}")
 
 
 def check_labels(checks, found):
-    """Every run, and every cell of one, is named by its condition and seed."""
+    """Check that every run, and every cell of one, is named by its condition and seed."""
     labelled = [*found["runs"], *found["cells"]]
     wrong = sorted({row["run"] for row in labelled if row["run"] != f"{row['condition']}_s{row['seed']}"})
-    checks.expect(not wrong, f"runs named otherwise than by condition and seed: {wrong or 'none'}")
+    checks.expect(not wrong, f"runs whose name is not their condition and seed: {wrong or 'none'}")
 
 
 def check_scoring(checks, found, windows):
-    """That all models saw the selected inputs and targets, and padding was tried and changed nothing."""
+    """Check that all models saw the selected inputs and targets, and that other padding changed no loss."""
     same = [entry["run"] for entry in found["scoring"]] == [run["run"] for run in found["runs"]]
     seen = {entry["fingerprint"] for entry in found["scoring"]}
     checks.expect(same and seen == {found["fingerprint"]}, f"scoring: all runs saw inputs {found['fingerprint'][:16]}")
     padding = [entry["padding"] for entry in found["scoring"]]
     tried, padded = sum(p["windows_checked"] for p in padding), bool((windows[:, 5] < found["context"]).any())
     checks.expect(all(p["largest_difference"] == 0 and (p["windows_checked"] > 0) == padded for p in padding),
-                  f"scoring: padding changed no loss of {tried:,} windows")
+                  f"scoring: other padding changed no loss of {tried:,} windows")
 
 
 # ---------------------------------------------------------------------------------- protocol, models
 
 
 def check_protocol(checks, found, evaluation, where):
-    """What decides documents and contrasts is what the protocol says."""
+    """Compare the settings that decide documents and contrasts with the protocol."""
     section = evaluation["source_windows"]
     expected = {key: section[key] for key in ("bins", "bootstrap", "contrast_strata", "per_stratum")}
     expected |= section["populations"][found["population"]] | {"edges": section["strata"]}
     stated = {key: found[key] for key in expected if key != "edges"}
     checks.equal(where, {**stated, "edges": [s["up_to"] for s in found["strata"][:-1]]}, expected,
-                 f"{where}: documents, seed, strata, bins and contrasts are its own")
+                 f"{where}: the evidence has its documents, seed, strata, bins and contrasts")
 
 
 def check_sources(checks, found, root):
-    """The study's protocol, the sealed one of a confirmation, and the checked models, where they are there."""
+    """Compare with the study's protocol, a confirmation's frozen one, and the checked models, where they exist."""
     study, confirmation = found["study"], found["population"] == "confirmation"
     if evaluation := read_json_if_there(root / f"protocols/evaluation_{study}.json"):
         check_protocol(checks, found, evaluation, f"evaluation_{study}.json")
@@ -188,15 +188,15 @@ def check_sources(checks, found, root):
     if checked:
         weights = {name: entry["files"]["model.safetensors"] for name, entry in checked["content"]["runs"].items()}
         scored = {entry["run"]: entry["weights"] for entry in found["scoring"]}
-        checks.expect(scored == weights, f"models: {len(scored)} scored, those of checkpoints_{study}.json")
+        checks.expect(scored == weights, f"models: {len(scored)} scored, as in checkpoints_{study}.json")
     if checked and (sealed or not confirmation):
         seals = {"protocol": sealed["sha256"], "checkpoints": checked["sha256"]} if confirmation else None
         checks.expect(all(entry["seals"] == seals for entry in found["scoring"]), "seals: those of protocol and checks"
-                      if confirmation else "seals: none, development needs no gate")
+                      if confirmation else "seals: none, because development needs no gate")
 
 
 def verify(checks, path, root):
-    """All checks of one evidence file."""
+    """Run all checks of one evidence file."""
     data = path.read_bytes()
     found = parse_json(data, path)
     checks.expect(data == canonical_json(found), f"{path.name}: canonical JSON, {len(data):,} bytes")
@@ -206,18 +206,22 @@ def verify(checks, path, root):
             check_selection(checks, found, lengths, windows)
             check_labels(checks, found)
             check_scoring(checks, found, windows)
-            check_numbers(checks, found, Rebuilt(found, windows, counts, nats))
+            check_numbers(checks, found, ReferenceWindows(found, windows, counts, nats))
             check_sources(checks, found, root)
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all evidence beside this script")
-    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
-    options, checks = parser.parse_args(argv), Checks()
-    beside = sorted([*HERE.glob("*_development.json"), *HERE.glob("*_confirmation.json")])
-    for path in options.files or beside:
-        verify(checks, path, options.root)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", nargs="+", metavar="NAME", help="studies to check (default: all that are frozen)")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options, checks = arguments.parse_args(argv), Checks()
+    folder = options.root / QUESTION
+    for name in options.study or ["*"]:
+        frozen = [path for kind in ("development", "confirmation") for path in folder.glob(f"{name}_{kind}.json")]
+        if not frozen:
+            raise InputError(f"{folder}: no frozen windows of study {name}")
+        for path in sorted(frozen):
+            verify(checks, path, options.root)
     return checks.close()
 
 

@@ -1,4 +1,6 @@
-"""The figures of the source windows: one message each."""
+"""The figures of the source windows; each has one message."""
+
+from itertools import pairwise
 
 from research.drawing import GREY, ROWS, colours, plt, run_colours, save, shades
 
@@ -14,28 +16,29 @@ def _label(cell):
 
 
 def _settled(entry):
-    """-1 or 1 when the adjusted interval lies on one side of zero, else 0."""
+    """Return -1 or 1 where the adjusted interval lies on one side of zero, else 0."""
     low, high = entry["interval_adjusted"]
     return (low > 0) - (high < 0)
 
 
 def forest_title(entries):
-    """What the contrasts show, as the figure's message."""
+    """State what the contrasts show, as the message of the figure."""
     signs = [_settled(entry) for entry in entries]
     if not signs:
-        return "No contrast has documents enough to resample"
+        return "No contrast has enough documents to resample"
     if signs.count(-1) == len(signs):
         return "Against the baseline, tails gain more than beginnings in every contrast"
     if not any(signs):
-        return "No contrast tells tails from beginnings: every adjusted interval holds zero"
+        return "Tails and beginnings do not differ: every adjusted interval contains zero"
     return (f"Of {len(signs)} contrasts, tails gain more in {signs.count(-1)} and beginnings in {signs.count(1)}; "
-            f"{signs.count(0)} hold zero")
+            f"{signs.count(0)} intervals contain zero")
 
 
 @plt.rc_context(ROWS)
 def forest(path, evidence):
-    """Tail minus beginning of every contrast that can be resampled, with both intervals."""
-    shown = [cell for cell in evidence["cells"] if cell["contrast"] and not cell["degenerate"]]
+    """Draw tail minus beginning of every contrast that has intervals."""
+    shown = [cell for cell in evidence["cells"] if cell["contrast"] and not cell["degenerate"]
+             and cell["quantities"]["tail_minus_beginning"]["interval_adjusted"]]
     of_condition = colours(cell["condition"] for cell in shown)
     figure, axes = plt.subplots(figsize=(10, 1.9 + 0.42 * max(len(shown), 1)), layout="constrained")
     axes.axvline(0, color=GREY, linewidth=1)
@@ -47,21 +50,22 @@ def forest(path, evidence):
     axes.set_yticks(range(len(shown)), [_label(cell) for cell in shown])
     axes.invert_yaxis()
     level = 100 - 5 / evidence["contrasts"]["number"]
+    census = ".\nCensus: all documents of that length, not a sample" if any(cell["census"] for cell in shown) else ""
     axes.set_xlabel("change of tails minus change of beginnings, bits per byte;\nnegative: tails gain more. "
                     f"Thick: 95 %, thin: {level:g} % over documents"
-                    + ".\nCensus: all documents of that length, not a sample" * any(cell["census"] for cell in shown))
+                    + census)
     message = forest_title([cell["quantities"]["tail_minus_beginning"] for cell in shown])
     _title(figure, message, evidence, evidence["contrasts"]["status"])
     return save(figure, path)
 
 
 def bin_names(edges):
-    """The position bins in words, as [0, 32) ... from 512 on."""
-    return [f"targets {low}-{high - 1}" for low, high in zip([0, *edges], edges)] + [f"from {edges[-1]} on"]
+    """Name the position bins, from [0, 32) to the last one, which has no upper end."""
+    return [f"targets {low}-{high - 1}" for low, high in pairwise([0, *edges])] + [f"from {edges[-1]} on"]
 
 
 def _stack(axes, place, parts):
-    """Parts side by side: gains to the left of zero, losses to the right."""
+    """Draw the parts side by side: gains to the left of zero, losses to the right."""
     ends = {True: 0.0, False: 0.0}
     for part, colour in zip(parts, shades(len(parts))):
         axes.barh(place, part, left=ends[part < 0], color=colour, edgecolor="white", height=0.62)
@@ -69,7 +73,7 @@ def _stack(axes, place, parts):
 
 
 def parts_title(rows):
-    """Where in the window the tails' change lies, as the figure's message."""
+    """State at which positions the tails change, as the message of the figure."""
     if not rows:
         return "No document of the contrast strata has a tail"
     same_sign = [row for row in rows if row["whole"] and all(part * row["whole"] >= 0 for part in row["parts"])]
@@ -81,7 +85,7 @@ def parts_title(rows):
 
 @plt.rc_context(ROWS)
 def position_parts(path, evidence):
-    """The tail differences of the contrast strata, cut by target position."""
+    """Draw the tail differences of the contrast strata, divided by target position."""
     rows = [row for row in evidence["position_parts"]["rows"]
             if row["window"] == "tail" and row["stratum"] in evidence["contrast_strata"]]
     figure, axes = plt.subplots(figsize=(10, 2.3 + 0.42 * max(len(rows), 1)), layout="constrained")
@@ -101,7 +105,7 @@ def position_parts(path, evidence):
 
 
 def draw(evidence, folder):
-    """Write the figures that the evidence allows into a folder; return their paths."""
+    """Write the figures that the evidence allows into a folder, and return their paths."""
     paths = [forest(folder / "contrasts.png", evidence)]
     if evidence["position_parts"]:
         paths.append(position_parts(folder / "position_parts.png", evidence))

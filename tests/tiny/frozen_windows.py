@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from evidence import sha256_bytes, sha256_file, write_json
 from research.frozen_arrays import npy_bytes
 from research.prefix_ranking import rank_prefixes
 from research.source_windows import analyse_windows, select_windows
-from research.source_windows.windows import Study
+from research.source_windows.windows import Windows
 from tiny import runs as tiny_runs
 from tiny import windows as tiny_windows
 
@@ -32,26 +31,24 @@ def checked_models(root, **more):
     write_json(root / "research/matched_training/checkpoints_tiny.json", {"content": {"runs": weights}, **more})
 
 
-def freeze_windows(root, frozen, population="development", seals=None):
-    """Selected windows with made-up losses, analysed and frozen in a folder; the path of the JSON."""
+def freeze_windows(root, population="development", seals=None):
+    """Select windows, make up their losses, analyse and freeze them; the path of the JSON."""
     common = ["--study", "tiny", "--population", population, "--root", str(root)]
     assert select_windows.main(common) == 0
-    study, random = Study("tiny", population, root), np.random.default_rng(5)
-    record, windows, counts = study.selection()
+    windows, random = Windows("tiny", population, root), np.random.default_rng(5)
+    record, _, counts = windows.selection()
     shared = counts[:, :, 2] * random.uniform(1, 3, counts.shape[:2])
     for name in NAMES:
         parts = shared * random.uniform(0.9, 1.1, shared.shape)
         data = npy_bytes(np.concatenate([parts, parts.sum(axis=1, keepdims=True)], axis=1))
-        (study.folder / f"{name}.npy").write_bytes(data)
-        write_json(study.folder / f"{name}.json", {
+        (windows.folder / f"{name}.npy").write_bytes(data)
+        write_json(windows.folder / f"{name}.json", {
             "run": name, "weights": sha256_bytes(name.encode()), "fingerprint": record["fingerprint"],
             "forward_positions": 1000, "padding": {"windows_checked": 4, "largest_difference": 0.0}, "seconds": 1.0,
             "seals": seals,
-            "selection": sha256_file(study.folder / "selection.json"), "nats": sha256_bytes(data)})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analyse_windows, "HERE", frozen)
-        assert analyse_windows.main([*common, "--freeze"]) == 0
-    return frozen / f"tiny_{population}.json"
+            "selection": sha256_file(windows.folder / "selection.json"), "nats": sha256_bytes(data)})
+    assert analyse_windows.main([*common, "--freeze"]) == 0
+    return root / analyse_windows.QUESTION / f"tiny_{population}.json"
 
 
 def write_run(directory, condition, seed, statistics, plan="a" * 64):

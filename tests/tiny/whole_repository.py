@@ -147,7 +147,8 @@ def write_windows_and_rankings(repository, study, seals):
     for root in (study, repository):
         write_json(root / "research/confirmation/exclusions_tiny.json", EXCLUSIONS)
     for population, sealed_by in (("development", None), ("confirmation", seals)):
-        frozen_windows.freeze_windows(study, repository / "research/source_windows", population, sealed_by)
+        frozen = frozen_windows.freeze_windows(study, population, sealed_by).parent
+        shutil.copytree(frozen, repository / "research/source_windows", dirs_exist_ok=True)
     shutil.copytree(frozen_windows.freeze_rankings(study).parent, repository / "research/prefix_ranking",
                     dirs_exist_ok=True)
 

@@ -1,7 +1,7 @@
-"""The numbers of a window evidence file once more, from its retained losses: the verifier's own arithmetic.
+"""The verifier's own arithmetic for window evidence, from the retained losses.
 
-Documents are picked one by one and sums are integers, in units of 2^-30 of a nat; percentiles lie between order
-statistics. Nothing is shared with the code that made the evidence.
+Documents are picked one by one, and sums are integers in units of 2^-30 of a nat; percentiles are interpolated between
+order statistics. It shares nothing with the code that made the evidence.
 """
 
 import itertools
@@ -10,19 +10,21 @@ import math
 import numpy as np
 
 WINDOW_KINDS = ("beginning", "tail")
+NO_SPREAD = "all replicates agree to rounding: resampling shows no spread"
 
 
 def stratum_name(stratum):
+    """Name a stratum by its lengths."""
     return f"{stratum['over'] + 1}-{stratum['up_to']}" if stratum["up_to"] else f"over {stratum['over']}"
 
 
 def score(unit_sum, byte_sum):
-    """Bits per byte of integer sums (or int64 arrays of them)."""
+    """Return the bits per byte of integer sums, or of int64 arrays of them."""
     return unit_sum / 2**30 / (math.log(2) * byte_sum)
 
 
 def percentiles(values, contrasts):
-    """The bounds of the central 1 - 0.05 / contrasts, between order statistics."""
+    """Return the bounds of the central 1 - 0.05 / contrasts of the values."""
     ordered, parts, bounds = sorted(values.tolist()), 40 * contrasts, []
     for numerator in (1, parts - 1):
         place, rest = divmod((len(ordered) - 1) * numerator, parts)
@@ -31,8 +33,8 @@ def percentiles(values, contrasts):
     return bounds
 
 
-class Rebuilt:
-    """Scores, cells and position parts of one evidence file, from its arrays."""
+class ReferenceWindows:
+    """Derives scores, cells and position parts of one evidence file from its arrays."""
 
     def __init__(self, found, windows, counts, nats):
         self.found, self.windows = found, windows
@@ -43,11 +45,12 @@ class Rebuilt:
                       if run["condition"] != "baseline"]
 
     def members(self, stratum):
-        """[(kind, window numbers)] of a stratum that has documents."""
+        """Return [(kind, window numbers)] of a stratum's documents."""
         kinds = [np.flatnonzero((self.windows[:, 2] == stratum) & (self.windows[:, 3] == tail)) for tail in (0, 1)]
         return [(kind, numbers) for kind, numbers in zip(WINDOW_KINDS, kinds) if len(numbers)]
 
     def scores(self):
+        """Return the score of every run, stratum and kind of window."""
         rows = []
         for number, stratum in enumerate(self.found["strata"]):
             for kind, members in self.members(number):
@@ -58,7 +61,7 @@ class Rebuilt:
         return rows
 
     def resampled(self, stratum):
-        """{kind: float64 (runs, replicates)}: documents picked one by one, the same for all runs and kinds."""
+        """Resample the documents, alike for all runs and kinds: {kind: float64 (runs, replicates)}."""
         replicates, seed = self.found["bootstrap"]["replicates"], self.found["bootstrap"]["seed"]
         picked = {}
         for kind, members in self.members(stratum):
@@ -70,7 +73,7 @@ class Rebuilt:
         return picked
 
     def reason(self, stratum, run, base):
-        """Why the stratum's documents cannot be resampled, or None."""
+        """Return why the stratum's documents cannot be resampled, or None."""
         members = self.members(stratum)
         documents = len(members[0][1]) if members else 0
         if documents < 2:
@@ -80,7 +83,21 @@ class Rebuilt:
         without = any((self.bytes[numbers] == 0).any() for _, numbers in members)
         return "a document without bytes: a replicate may have none" if without else None
 
+    def quantities(self, deltas, contrasts, degenerate):
+        """Give each (value, replicates) its intervals; `contrasts` is 0 where only the ordinary one is due."""
+        levels, found = {"interval_95": 1}, {}
+        if contrasts:
+            levels["interval_adjusted"] = contrasts
+        for key, (value, values) in deltas.items():
+            flat = not degenerate and max(values) - min(values) <= 1e-13
+            found[key] = {"value": value, **{level: None if degenerate or flat else percentiles(values, number)
+                                             for level, number in levels.items()}}
+            if flat:
+                found[key]["reason"] = NO_SPREAD
+        return found
+
     def cells(self):
+        """Return the cell of every stratum and every run other than a baseline."""
         chosen, rows = self.found["contrast_strata"], []
         points = {(row["run"], row["stratum"], row["window"]): row["bits_per_byte"] for row in self.scores()}
         for number, stratum in enumerate(self.found["strata"]):
@@ -92,18 +109,15 @@ class Rebuilt:
                 if "tail" in deltas:
                     pairs = zip(deltas["tail"], deltas["beginning"])
                     deltas["tail_minus_beginning"] = tuple(tail - beginning for tail, beginning in pairs)
-                levels = {"interval_95": 1}
-                if name in chosen:
-                    levels["interval_adjusted"] = len(chosen) * len(self.pairs)
-                quantities = {key: {"value": value, **{level: None if reason else percentiles(values, contrasts)
-                                                       for level, contrasts in levels.items()}}
-                              for key, (value, values) in deltas.items()}
+                contrasts = len(chosen) * len(self.pairs) if name in chosen else 0
+                quantities = self.quantities(deltas, contrasts, reason)
                 rows.append({**self.found["runs"][run], "stratum": name, "sources": stratum["sources"],
                              "census": stratum["census"], "contrast": name in chosen, "degenerate": reason,
                              "quantities": quantities})
         return rows
 
     def position_parts(self):
+        """Return every difference by position, and how far its parts miss the whole."""
         rows = []
         for number, stratum in enumerate(self.found["strata"]):
             for (kind, members), (run, base) in itertools.product(self.members(number), self.pairs):
