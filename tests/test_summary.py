@@ -12,7 +12,8 @@ import check_manifests
 from evidence import InputError
 from manifest import read_manifest
 from research import drawing
-from research.summary import sections, summarise
+from research.source_windows import blocks as window_blocks
+from research.summary import summarise
 from tiny.runs import ROOT
 
 PAGE = (ROOT / "research/summary/wheels.md").read_text(encoding="utf-8")
@@ -156,9 +157,10 @@ def test_a_cell_that_cannot_be_resampled_says_why(parts):
 
 def test_paper_cells_are_those_of_the_same_multiples_of_the_row(parts):
     cell = {"run": "random_crop_s43", "stratum": "2049-4096"}
-    assert sections.paper_cell(parts["paper"], cell, 1024)["interaction"] == "-0.010654"
-    assert sections.paper_cell(parts["paper"], cell | {"stratum": "4097-8192"}, 1024)["interaction"] == "-0.008549"
-    assert sections.paper_cell(parts["paper"], cell | {"stratum": "1026-2048"}, 1024) is None
+    paper = parts["paper"]["windows"]["values"]
+    assert window_blocks.paper_cell(paper, cell, 1024)["interaction"] == "-0.010654"
+    assert window_blocks.paper_cell(paper, cell | {"stratum": "4097-8192"}, 1024)["interaction"] == "-0.008549"
+    assert window_blocks.paper_cell(paper, cell | {"stratum": "1026-2048"}, 1024) is None
 
 
 def test_a_study_without_all_its_evidence_is_named():

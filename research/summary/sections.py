@@ -1,7 +1,6 @@
 """The sections of a study's page in words and tables, each from its frozen evidence."""
 
-# The key of the paper's stratum, by how many rows long its shortest documents are; ours are named by their bounds.
-PAPER_STRATA = {2: "from_4097", 4: "from_8193"}
+from research.source_windows.blocks import contrast_finding, contrast_table, other_lengths
 
 
 def markdown(headers, rows):
@@ -88,76 +87,11 @@ def score_section(parts):
 # --------------------------------------------------------------------------------------- windows
 
 
-def paper_cell(paper, cell, row):
-    """The paper's cell of the same condition and seed, and the same length in whole rows; None when it has none."""
-    low = int(cell["stratum"].removeprefix("over ").split("-")[0])
-    return paper["windows"]["values"].get(cell["run"], {}).get(PAPER_STRATA.get(low // row))
-
-
-def window_rows(evidence, paper):
-    rows = []
-    for cell in (cell for cell in evidence["cells"] if cell["contrast"]):
-        values = [f"{entry['value']:+.5f}" for entry in cell["quantities"].values()]
-        bounds = cell["quantities"]["tail_minus_beginning"]["interval_adjusted"]
-        printed = paper_cell(paper, cell, evidence["context"])
-        rows.append([f"`{cell['condition']}`", str(cell["seed"]), cell["stratum"],
-                     f"{cell['sources']}{' (census)' * cell['census']}", *values,
-                     f"[{bounds[0]:+.5f}, {bounds[1]:+.5f}]" if bounds else cell["degenerate"],
-                     f"{printed['interaction']} [{printed['low']}, {printed['high']}]" if printed else "-"])
-    return rows
-
-
-def window_finding(evidence):
-    """The contrasts in one sentence, as the figure has it."""
-    from research.source_windows.window_figures import forest_title
-
-    entries = [cell["quantities"]["tail_minus_beginning"] for cell in evidence["cells"]
-               if cell["contrast"] and not cell["degenerate"]]
-    return f"{forest_title(entries)}."
-
-
-SIGNS = {"beginning": (1, "beginnings score worse than the baseline's"), "tail": (-1, "tails score better"),
-         "tail_minus_beginning": (-1, "tail minus beginning is negative")}
-
-
-def cell_difference(cell, quantity):
-    """A cell and one of its differences, with the ordinary interval or why there is none."""
-    entry = cell["quantities"][quantity]
-    bounds = "[{:+.5f}, {:+.5f}]".format(*entry["interval_95"]) if entry["interval_95"] else cell["degenerate"]
-    return f"`{cell['condition']}` seed {cell['seed']}, {cell['stratum']} tokens, {entry['value']:+.5f} {bounds}"
-
-
-def other_lengths(evidence):
-    """In how many of the cells outside the contrasts each difference has its sign of SIGNS, and the cells without."""
-    said = []
-    for quantity, (sign, finding) in SIGNS.items():
-        cells = [cell for cell in evidence["cells"] if not cell["contrast"] and quantity in cell["quantities"]]
-        others = [cell_difference(cell, quantity) for cell in cells
-                  if sign * cell["quantities"][quantity]["value"] <= 0]
-        said.append(f"{finding} in {len(cells) - len(others)} of {len(cells)} cells"
-                    + (f", not in {'; '.join(others)}" if others else ""))
-    said = ". ".join([said[0], *(finding[0].upper() + finding[1:] for finding in said[1:])])
-    return f"Documents of other lengths, outside the contrasts, with ordinary 95 % intervals: {said}."
-
-
 def window_section(parts):
     evidence = parts["confirmation_windows"]
-    level = 100 - 5 / evidence["contrasts"]["number"]
-    headers = ["condition", "seed", "length", "documents", "beginning", "tail", "tail minus beginning", f"{level:g} %",
-               "paper's, at the same multiples of its row"]
     return "\n\n".join([
-        window_finding(evidence), markdown(headers, window_rows(evidence, parts["paper"])),
-        f"Difference in bits per byte from the same-seed baseline. {evidence['contrasts']['number']} predeclared "
-        "contrasts; the interval is adjusted for their number (Bonferroni) and is over documents, for these trained "
-        "models.",
+        contrast_finding(evidence), contrast_table(evidence, parts["paper"]["windows"]["values"]),
+        f"Difference in bits per byte from the same-seed baseline. The {evidence['contrasts']['number']} contrasts "
+        "were predeclared. The interval is adjusted for their number (Bonferroni); it is over documents, for these "
+        "trained models.",
         other_lengths(evidence)])
-
-
-def ranking_section(ranking):
-    from research.prefix_ranking.ranking_figure import title
-
-    outside = sum(contrast["outside"] for contrast in ranking["contrasts"])
-    sizes = ", ".join(f"{entry['targets']:,}" for entry in ranking["prefixes"])
-    return (f"{title(ranking)}; prefixes of {sizes} of {ranking['targets']:,} targets. {outside} of "
-            f"{len(ranking['contrasts'])} differences on a prefix lie outside what 95 % of random row subsets of its "
-            "size give.")

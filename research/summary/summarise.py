@@ -16,9 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import Checks, read_json, run_script, write_atomic
+from research.prefix_ranking.blocks import finding as ranking_finding
 from research.summary.sections import (
     horizon_finding,
-    ranking_section,
     score_section,
     stream_section,
     window_section,
@@ -107,7 +107,7 @@ Details: [prefix_ranking](../prefix_ranking/README.md).
 def page(study, parts):
     stream = f"{stream_section(parts['audit'], parts['training'])}\n{horizon_finding(parts['audit'], parts['paper'])}"
     return PAGE.format(study=study, stream=stream, scores=score_section(parts), windows=window_section(parts),
-                       ranking=ranking_section(parts["ranking"]), reading=READING)
+                       ranking=ranking_finding(parts["ranking"]), reading=READING)
 
 
 def draw_figures(parts, folder):
