@@ -17,31 +17,12 @@ def finding(found):
     reversed_ = sum(len(entry["reversals"]) for entry in prefixes)
     outside = sum(contrast["outside"] for contrast in found["contrasts"])
     sizes = _list([f"{entry['targets']:,}" for entry in prefixes])
-<<<<<<< HEAD
     contrasts, comparisons = found["contrasts"], found["pairs"] * len(prefixes)
     return (f"**Study `{found['study']}`**, its {len(found['runs'])} checkpoints, on the first {sizes} of "
             f"{found['targets']:,} targets: the prefixes reverse {reversed_} of {comparisons} comparisons "
-            f"({found['pairs']} pairs of models, {len(prefixes)} prefixes). For {outside} of {len(contrasts)} differences "
-            "from the baseline, the prefix lies outside the central 95 % of random subsets of rows of its size.")
-
-
-def summary(root, study):
-    """State how many comparisons the prefixes reverse, and how many differences lie outside random subsets."""
-    found = _rankings(root, study)
-    prefixes = found["prefixes"]
-    reversed_ = sum(len(entry["reversals"]) for entry in prefixes)
-    outside = sum(contrast["outside"] for contrast in found["contrasts"])
-    sizes = _list([f"{entry['targets']:,}" for entry in prefixes])
-    return (f"**Study `{study}`**, its {len(found['runs'])} checkpoints, on the first {sizes} of {found['targets']:,} "
-            f"targets: the prefixes reverse {reversed_} of {found['pairs'] * len(prefixes)} comparisons "
-            f"({found['pairs']} pairs of models, "
-            f"{len(prefixes)} prefixes). For {outside} of {len(found['contrasts'])} differences from the baseline, the "
-=======
-    return (f"**Study `{found['study']}`**, its {len(found['runs'])} checkpoints, on the first {sizes} of "
-            f"{found['targets']:,} targets: the prefixes reverse {reversed_} of {found['pairs'] * len(prefixes)} comparisons "
-            f"({found['pairs']} pairs of models, {len(prefixes)} prefixes). For {outside} of {len(found['contrasts'])} differences from the baseline, the "
->>>>>>> 8b16978 (The windows' page and the summary's are generated from the same blocks)
-            "prefix lies outside the central 95 % of random subsets of rows of its size.")
+            f"({found['pairs']} pairs of models, {len(prefixes)} prefixes). For {outside} of {len(contrasts)} "
+            "differences from the baseline, the prefix lies outside the central 95 % of random subsets of rows of its "
+            "size.")
 
 
 def summary(root, study):
