@@ -69,8 +69,8 @@ verify: setup ## every verifier without data: manifests, theorem, frozen results
 	$(PY) research/matched_training/verify_training_table.py
 	$(PY) research/prefix_ranking/verify_evaluation_summary.py
 	$(PY) research/source_windows/verify_window_evidence.py
-	$(PY) research/confirmation/verify_confirmation.py --study wheels
-	$(PY) research/confirmation/verify_seen.py --study wheels
+	$(PY) research/confirmation/verify_confirmation.py
+	$(PY) research/confirmation/verify_leakage.py
 	$(PY) research/batch_boundaries/verify_batch_boundaries.py
 	$(PY) research/token_bytes/verify_token_bytes.py
 	$(PY) research/resources/verify_resources.py

@@ -175,3 +175,42 @@ def find_protocol(name, folder):
     protocol = read_json(path)
     check_protocol(protocol, str(path))
     return protocol, path
+
+
+# -------------------------------------------------------------------------------------------- sweeps
+
+CANDIDATE = {"context": COUNT, "heads": COUNT, "microbatch": COUNT, "width": COUNT}
+SWEEP = {"base": NAME, "calibration_updates": Leaf("2 or more", lambda v: type(v) is int and v >= 2),
+         "candidates": [CANDIDATE], "condition": NAME, "evaluation_targets": COUNT, "logit_chunk": COUNT,
+         "seconds": POSITIVE, "seed": NATURAL}
+
+
+def read_sweep(path):
+    """Return the sweep of a file candidates_<study>.json; InputError names what is wrong.
+
+    At least two updates of calibration are needed, because the speed is measured over their second half.
+    """
+    sweep = read_json(path)
+    check_shape(sweep, SWEEP, str(path))
+    return sweep
+
+
+def candidate_name(candidate):
+    """Return the name of the folder of a sweep's candidate."""
+    return "context{context}_width{width}_microbatch{microbatch}".format(**candidate)
+
+
+def candidate_protocol(base, sweep, candidate, updates, targets):
+    """Return the base study's protocol with a candidate's model and batch, one run, `updates` and scored `targets`."""
+    condition, context = sweep["condition"], candidate["context"]
+    training = {"microbatch": candidate["microbatch"], "accumulation": 1, "updates": updates,
+                "checkpoint_every": updates, "logit_chunk": sweep["logit_chunk"]}
+    protocol = {
+        **base, "conditions": {condition: base["conditions"][condition]}, "seeds": [sweep["seed"]],
+        "packing": {**base["packing"], "context": context},
+        "model": {**base["model"], "width": candidate["width"], "heads": candidate["heads"]},
+        "training": {**base["training"], **training},
+        "evaluation": {**base["evaluation"], "targets": targets},
+    }
+    check_protocol(protocol, candidate_name(candidate))
+    return protocol

@@ -2,7 +2,7 @@
 
     evaluate.py --study NAME (--device cpu | --gpu INDEX_OR_UUID)
 
-confirmation/exclude_duplicates.py, confirmation/freeze_protocol.py, matched_training/verify_checkpoints.py,
+confirmation/exclude_duplicates.py, confirmation/freeze_protocol.py, matched_training/audit_checkpoints.py,
 confirmation/score_confirmation.py; source_windows/{select,score,analyse}_windows.py for each population;
 prefix_ranking/rank_prefixes.py. The order matters: reserved documents are scored only after their protocol is frozen
 and the checkpoints are checked. What the study's evaluation protocol has as null is left out, and said to be.
@@ -41,7 +41,7 @@ def list_steps(evaluation, device):
     """
     confirmed = read_evaluation(evaluation, "confirmation")
     populations = read_evaluation(evaluation, "source_windows")["populations"]
-    steps, left_out = [("matched_training/verify_checkpoints.py", device)], []
+    steps, left_out = [("matched_training/audit_checkpoints.py", device)], []
     if confirmed:
         frozen_before = ["confirmation/exclude_duplicates.py", "confirmation/freeze_protocol.py"]
         steps = [*((script, []) for script in frozen_before), *steps, ("confirmation/score_confirmation.py", device)]

@@ -6,6 +6,7 @@ import sys
 from evidence import InputError, parse_json, read_json, sha256_file
 
 TOLERANCE = 0.02  # bits per byte: how far the same run may score elsewhere, where float32 sums round differently
+TRAINER = ("train", "run_directory", "loaders")  # what a run directory imports of its own
 FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
 
 
@@ -57,7 +58,7 @@ def own_trainer(run):
 
     It stays in sys.modules, where torch.compile looks functions up: one process scores one run at a time.
     """
-    for name in [name for name in sys.modules if name.split(".")[0] in ("train", "loaders")]:
+    for name in [name for name in sys.modules if name.split(".")[0] in TRAINER]:
         del sys.modules[name]
     sys.path.insert(0, str(run))
     try:

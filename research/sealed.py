@@ -1,11 +1,12 @@
-"""Evidence that carries its own hash and the time it was made: what a gate may rely on.
+"""Evidence that records its own SHA-256 and the time at which it was made, for the gate of the confirmation.
 
-A sealed file is canonical JSON {"content", "sealed_at", "sha256"}: the SHA-256 covers content and time, so that neither
-can be edited alone. It shows order and integrity, not authorship: whoever rewrites a file whole can seal it again. That
-is why the hash of a protocol is published before it is used.
+A sealed file is canonical JSON {"content", "sealed_at", "sha256"}. The SHA-256 covers content and time, so neither can
+be edited alone. It shows order and integrity but not authorship, because anybody who rewrites the whole file can seal
+it again. For that reason the SHA-256 of a protocol is published before the protocol is used.
 """
 
-from datetime import datetime, timezone
+import re
+from datetime import UTC, datetime
 
 from evidence import (
     InputError,
@@ -13,58 +14,54 @@ from evidence import (
     first_difference,
     parse_json,
     read_json,
+    require,
     require_keys,
     sha256_bytes,
     write_json,
 )
 
-TIME = "%Y-%m-%dT%H:%M:%SZ"
-
-
-def _is_time(text):
-    """Whether it is spelled as utc_now does: strptime also takes 2026-1-1T0:0:0Z, which sorts elsewhere."""
-    try:
-        return datetime.strptime(text, TIME).strftime(TIME) == text
-    except (TypeError, ValueError):
-        return False
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 def utc_now():
-    """The time in UTC to the second, as text whose order is the order in time."""
-    return datetime.now(timezone.utc).strftime(TIME)
+    """Return the time in UTC to the second, as text that sorts by time."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_past(time):
+    """Return whether `time` is spelled as `utc_now` spells it and is not in the future."""
+    return isinstance(time, str) and TIME.fullmatch(time) is not None and time <= utc_now()
 
 
 def seal_hash(content, sealed_at):
-    """Hex SHA-256 of content and time as canonical JSON."""
+    """Return the hex SHA-256 of content and time as canonical JSON."""
     return sha256_bytes(canonical_json({"content": content, "sealed_at": sealed_at}))
 
 
 def read_sealed(path, make_it):
-    """The sealed record at `path`; InputError when it is missing, edited after sealing, or dated in the future.
+    """Return the sealed record at `path`.
 
-    make_it: the command that makes the file, for the message.
+    InputError says so when the file is missing, was edited after it was sealed, or has no time in the past. `make_it`
+    is the command that makes the file, for the message.
     """
-    if not path.exists():
-        raise InputError(f"{path}: missing; make it with: {make_it}")
+    require(path.exists(), path, f"missing; make it with: {make_it}")
     record = read_json(path)
     require_keys(record, ("content", "sealed_at", "sha256"), path)
     found = seal_hash(record["content"], record["sealed_at"])
-    if found != record["sha256"]:
-        raise InputError(f"{path}: edited after it was sealed: its sha256 says {record['sha256']}, its content and "
-                         f"time give {found}")
-    if not _is_time(record["sealed_at"]):
-        raise InputError(f"{path}: sealed_at: expected a time like {utc_now()}, found {record['sealed_at']!r}")
-    if record["sealed_at"] > (now := utc_now()):
-        raise InputError(f"{path}: post-dated: sealed at {record['sealed_at']}, but now it is {now}")
+    require(found == record["sha256"], f"{path}: sha256",
+            f"the file was edited after it was sealed: it states {record['sha256']}, content and time give {found}")
+    require(is_past(record["sealed_at"]), f"{path}: sealed_at",
+            f"expected a time like {utc_now()} that is not in the future, found {record['sealed_at']!r}")
     return record
 
 
 def write_sealed(path, content, make_it, replace=False):
-    """Seal `content` now and write it; return the record. The same content keeps its first time.
+    """Seal `content`, write it to `path` and return the record.
 
-    Other content at `path` is replaced where `replace` allows it, else InputError names the first difference.
+    Where `path` already holds the same content, the old record stays, with its time. Other content is replaced if
+    `replace` is true; otherwise InputError names the first difference.
     """
-    content = parse_json(canonical_json(content), path)  # as it is read again: torch.__version__ is no plain str
+    content = parse_json(canonical_json(content), path)  # the types of JSON: torch.__version__ is not a plain str
     if path.exists():
         old = read_sealed(path, make_it)
         difference = first_difference(old["content"], content)

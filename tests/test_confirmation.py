@@ -1,4 +1,4 @@
-"""Reserved documents are scored once, by checked models, under a protocol frozen before; every other way is refused."""
+"""Reserved documents are scored once, by checked models, under a protocol frozen before; anything else is refused."""
 
 import re
 import shutil
@@ -14,10 +14,10 @@ from research.confirmation import (
     freeze_protocol,
     gate,
     repetition,
-    reserved,
     score_confirmation,
     verify_confirmation,
 )
+from research.confirmation.reserved import Reserved
 from research.sealed import seal_hash, utc_now
 from research.source_windows import score_windows
 from tiny import confirmed as confirmed_study
@@ -81,7 +81,6 @@ def test_planted_copies_are_excluded_by_name_and_nothing_else_is(confirmed):
     assert [entry["copies"] for entry in found["excluded"]] == [2, 1, 1]  # 71 of train equals 70
     assert found["equal_reserved_kept"] == 1 and found["near_duplicates"] == "not audited"
     assert sum(found["compared"].values()) == confirmed_study.TRAIN + RESERVED[0]
-    assert "48 validation/48.txt" in confirmed[1]["exclude_duplicates"]
 
 
 def test_excluding_again_writes_nothing_and_another_list_is_refused(after):
@@ -89,115 +88,84 @@ def test_excluding_again_writes_nothing_and_another_list_is_refused(after):
     data = path.read_bytes()
     assert run(exclude_duplicates, after) == 0 and path.read_bytes() == data
     change(path, lambda value: value["excluded"].pop())
-    with pytest.raises(InputError, match="frozen, and the new content differs at .*excluded"):
+    with pytest.raises(InputError, match="exclusions_tiny.json.*excluded"):
         run(exclude_duplicates, after)
 
 
 # ------------------------------------------------------------------------------------------- gate
 
-
-def forge_score(record):
-    for key in ("score", "rescored"):
-        record["content"]["runs"][RUNS[0]][key]["bits_per_byte"] = 0.5
+ZEROS = "0" * 64
+FUTURE, PAST = "2999-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
 
 
-def set_time(time):
-    return lambda record: record.update(sealed_at=time)
+def edited(name, edit):
+    """Edit a sealed file as text, without sealing it again."""
+    return lambda root: change(root / name, edit)
 
 
-def fail_check(record):
-    record["content"]["runs"][RUNS[1]]["findings"] = ["score: differs"]
+def forged(name, edit):
+    """Edit a sealed file and seal it again, as a forger could."""
+    return lambda root: change(root / name, edit, True)
 
 
-def set_check(entry):
-    return lambda record: record["content"]["runs"].update({RUNS[1]: entry})
+def check_of(run, **values):
+    """An edit of the checkpoint checks: values of the entry of one run."""
+    return lambda record: record["content"]["runs"][run].update(values)
 
 
-def set_key(key, value):
-    return lambda record: record["content"]["runs"][RUNS[1]].update({key: value})
-
-
-def edit(path):
+def append(path):
     path.write_text(path.read_text() + "# edited\n")
 
 
 def edit_code_list(root):
     """As if the runs had been generated from other code."""
-    edit(root / f"runs/{STUDY}/runs.sha256")
+    append(root / f"runs/{STUDY}/runs.sha256")
+
+
+def recorded(name, began_at, digest):
+    """A record of a scoring that began at a time, under the protocol of that SHA-256."""
+    return lambda root: write_json(root / name, {"began_at": began_at, "protocol_sha256": digest,
+                                                 "protocol": {"sha256": digest}})
 
 
 def begin_before_the_checks(root):
-    """A second before the checks were sealed, which the protocol is made older than."""
-    change(root / PROTOCOL, set_time(PAST), True)
-    digest = read_json(root / PROTOCOL)["sha256"]
-    write_json(root / BEGAN, {"began_at": "2001-01-01T00:00:01Z", "protocol_sha256": digest})
+    """The protocol is older than the recorded beginning, and the checkpoint checks are younger."""
+    forged(PROTOCOL, lambda record: record.update(sealed_at=PAST))(root)
+    recorded(BEGAN, "2001-01-01T00:00:01Z", read_json(root / PROTOCOL)["sha256"])(root)
 
 
-def fail_silently(record):
-    record["content"]["runs"][RUNS[1]]["rescored"]["nats"] += 1.0
-
-
-ZEROS = "0" * 64
-FUTURE, PAST = "2999-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
-CLOSED = {
-    "protocol missing": (lambda root: (root / PROTOCOL).unlink(), "protocol_tiny.json: missing; .*freeze_protocol"),
-    "checkpoints missing": (lambda root: (root / CHECKPOINTS).unlink(), "checkpoints.json: missing; .*verify_checkp"),
-    "exclusions missing": (lambda root: (root / EXCLUSIONS).unlink(), "exclusions_tiny.json: missing; .*exclude_dup"),
-    "model missing": (lambda root: (root / MODEL).unlink(), "safetensors: missing"),
-    "one run not checked": (lambda root: change(root / CHECKPOINTS, lambda r: r["content"]["runs"].pop(RUNS[1]), True),
-                            f"no check of {RUNS[1]}"),
-    "check failed": (lambda root: change(root / CHECKPOINTS, fail_check, True),
-                     f"{RUNS[1]}: the check failed: score: differs"),
-    "check failed unsaid": (lambda root: change(root / CHECKPOINTS, fail_silently, True),
-                            f"{RUNS[1]}: the check failed: not the run's own: .*rescored.nats"),
-    "checkpoints edited": (lambda root: change(root / CHECKPOINTS, fail_check), "edited after it was sealed"),
-    "checkpoints forged": (lambda root: change(root / CHECKPOINTS, forge_score, True), "bits_per_byte: frozen 0.5"),
-    "protocol edited": (lambda root: change(root / PROTOCOL, lambda r: r["content"]["excluded"].pop()),
-                        "protocol_tiny.json: edited after it was sealed"),
-    "protocol's time edited": (lambda root: change(root / PROTOCOL, set_time(PAST)), "edited after it was sealed"),
-    "protocol forged": (lambda root: change(root / PROTOCOL, lambda r: r["content"]["excluded"].pop(), True),
-                        "not the protocol that today's files give, at .*excluded"),
-    "evaluation protocol edited": (
-        lambda root: change(root / "protocols/evaluation_tiny.json", lambda v: v["confirmation"].update(targets=64)),
-        "not the protocol that today's files give, at .*targets: frozen 192, new 64"),
+CLOSED = {  # what keeps the gate closed, and the file and key that the refusal names
+    "protocol missing": (lambda root: (root / PROTOCOL).unlink(), "protocol_tiny.json: missing"),
+    "checkpoints missing": (lambda root: (root / CHECKPOINTS).unlink(), "checkpoints.json: missing"),
+    "exclusions missing": (lambda root: (root / EXCLUSIONS).unlink(), "exclusions_tiny.json: missing"),
+    "model missing": (lambda root: (root / MODEL).unlink(), "model.safetensors: missing"),
+    "protocol edited": (edited(PROTOCOL, lambda r: r["content"]["excluded"].pop()), "protocol_tiny.json: sha256"),
+    "protocol forged": (forged(PROTOCOL, lambda r: r["content"]["excluded"].pop()), "protocol_tiny.json: stream"),
+    "protocol incomplete": (forged(PROTOCOL, lambda r: r.update(content=[])), "protocol_tiny.json: content"),
+    "protocol post-dated": (forged(PROTOCOL, lambda r: r.update(sealed_at=FUTURE)), "protocol_tiny.json: sealed_at"),
+    "evaluation edited": (edited("protocols/evaluation_tiny.json", lambda v: v["confirmation"].update(targets=64)),
+                          "protocol_tiny.json: .*inputs"),
+    "other code, first scoring": (edit_code_list, "protocol_tiny.json: .*inputs"),
     "data edited": (lambda root: np.save(root / f"data/{STUDY}/validation/lengths.npy", np.ones(3, np.int64)),
-                    "lengths.npy: SHA-256 differs"),
-    "model edited": (lambda root: (root / MODEL).write_bytes(b"other"),
-                     "checked other files than are there: .*model.safetensors"),
-    "result edited": (lambda root: change(root / f"runs/{STUDY}/{RUNS[0]}/result.json", lambda r: r.update(attempts=2)),
-                      "checked other files than are there: .*result.json"),
-    "protocol post-dated": (lambda root: change(root / PROTOCOL, set_time(FUTURE), True), "protocol_tiny.*post-dated"),
-    "checks post-dated": (lambda root: change(root / CHECKPOINTS, set_time(FUTURE), True), "checkpoints.*post-dated"),
-    "protocol without a time": (lambda root: change(root / PROTOCOL, set_time("yesterday"), True), "a time like"),
-    "check is no object": (lambda root: change(root / CHECKPOINTS, set_check(None), True), "no check, but None"),
-    "check without findings": (lambda root: change(root / CHECKPOINTS, set_check({}), True), "check failed: None"),
-    "findings are null": (lambda root: change(root / CHECKPOINTS, set_key("findings", None), True),
-                          "check failed: None"),
-    "check without a score": (lambda root: change(root / CHECKPOINTS, set_check({"findings": []}), True),
-                              "missing key"),
-    "other rows rescored": (lambda root: change(root / CHECKPOINTS, set_key("rescored_rows_sha256", ZEROS), True),
-                            "not the run's own: .*rescored_rows_sha256"),
-    "checks without content": (lambda root: change(root / CHECKPOINTS, lambda r: r.update(content=None), True),
-                               "checkpoints.json: content: expected an object"),
-    "protocol without content": (lambda root: change(root / PROTOCOL, lambda r: r.update(content=[]), True),
-                                 "protocol_tiny.json: content: expected an object"),
-    "code edited": (lambda root: edit(root / CODE), f"{RUNS[1]}: changed since it was trained: loaders/rows.py"),
-    "code added": (lambda root: (root / CODE).with_name("math.py").write_text(""), "loaders/math.py: SHA-256 None"),
-    "scored before the protocol": (lambda root: write_json(root / RESULT, {"began_at": PAST}), "protocol.*post-dated"),
-    "begun under another protocol": (
-        lambda root: write_json(root / BEGAN, {"began_at": FUTURE, "protocol_sha256": ZEROS}),
-        "began.json: scored under the protocol 0000"),
-    "scored under another protocol": (
-        lambda root: write_json(root / RESULT, {"began_at": FUTURE, "protocol": {"sha256": ZEROS}}),
-        "confirmation.json: scored under the protocol 0000"),
-    "frozen under another protocol": (
-        lambda root: write_json(root / FROZEN, {"began_at": FUTURE, "protocol": {"sha256": ZEROS}}),
-        "tiny.json: scored under the protocol 0000"),
-    "begun before the checks": (begin_before_the_checks, "checkpoints.json: post-dated"),
-    "other code, first scoring": (edit_code_list, "not the protocol that today's files give, at .*inputs"),
-    "broken off before the protocol": (lambda root: write_json(root / BEGAN, {"began_at": PAST}),
-                                       "protocol.*post-dated"),
-    "frozen before the protocol": (lambda root: write_json(root / FROZEN, {"began_at": PAST}), "protocol.*post-dated"),
+                    "lengths.npy: SHA-256"),
+    "checks edited": (edited(CHECKPOINTS, check_of(RUNS[1], findings=["differs"])), "checkpoints.json: sha256"),
+    "checks post-dated": (forged(CHECKPOINTS, lambda r: r.update(sealed_at=FUTURE)), "checkpoints.json: sealed_at"),
+    "one run not checked": (forged(CHECKPOINTS, lambda r: r["content"]["runs"].pop(RUNS[1])),
+                            f"checkpoints.json: runs: .*{RUNS[1]}"),
+    "check failed": (forged(CHECKPOINTS, check_of(RUNS[1], findings=["differs"])), f"{RUNS[1]}: findings"),
+    "check is no object": (forged(CHECKPOINTS, lambda r: r["content"]["runs"].update({RUNS[1]: None})), RUNS[1]),
+    "check without findings": (forged(CHECKPOINTS, check_of(RUNS[1], findings=None)), f"{RUNS[1]}: findings"),
+    "other rows rescored": (forged(CHECKPOINTS, check_of(RUNS[1], rescored_rows_sha256=ZEROS)),
+                            f"{RUNS[1]}: .*rescored_rows_sha256"),
+    "other score stated": (forged(CHECKPOINTS, check_of(RUNS[0], score={}, rescored={})), f"{RUNS[0]}: .*score"),
+    "model edited": (lambda root: (root / MODEL).write_bytes(b"other"), f"{RUNS[0]}: .*model.safetensors"),
+    "code edited": (lambda root: append(root / CODE), f"{RUNS[1]}: .*loaders/rows.py"),
+    "code added": (lambda root: (root / CODE).with_name("math.py").write_text(""), f"{RUNS[1]}: .*loaders/math.py"),
+    "begun before the protocol": (recorded(BEGAN, PAST, ZEROS), "protocol_tiny.json: sealed_at"),
+    "begun before the checks": (begin_before_the_checks, "checkpoints.json: sealed_at"),
+    "begun under another protocol": (recorded(BEGAN, FUTURE, ZEROS), "confirmation_began.json: .*0000"),
+    "scored under another protocol": (recorded(RESULT, FUTURE, ZEROS), "confirmation.json: .*0000"),
+    "frozen under another protocol": (recorded(FROZEN, FUTURE, ZEROS), "confirmation/tiny.json: .*0000"),
 }
 
 
@@ -211,14 +179,11 @@ def test_no_model_is_scored_while_the_gate_is_closed(before, monkeypatch, case):
 
 
 def test_the_same_gate_opens_for_the_sound_study(before, monkeypatch):
-    class Scored(Exception):
-        pass
-
     def score_run(*_):
-        raise Scored
+        raise InterruptedError
 
     monkeypatch.setattr(score_confirmation, "score_run", score_run)
-    with pytest.raises(Scored):
+    with pytest.raises(InterruptedError):
         run(score_confirmation, before)
     assert read_json(before / BEGAN)["protocol_sha256"] == read_json(before / PROTOCOL)["sha256"]
 
@@ -227,7 +192,7 @@ def test_scoring_windows_of_the_reserved_documents_is_put_on_record_too(before):
     seals = score_windows.require_gate(SimpleNamespace(name=confirmed_study.STUDY, root=before))
     assert seals["protocol"] == read_json(before / PROTOCOL)["sha256"] == read_json(before / BEGAN)["protocol_sha256"]
     (before / PROTOCOL).unlink()
-    with pytest.raises(InputError, match="scored already"):
+    with pytest.raises(InputError, match="tiny.json|confirmation(_began)?.json"):
         run(freeze_protocol, before)
 
 
@@ -236,16 +201,16 @@ def test_a_protocol_is_frozen_once_and_never_after_the_score(after):
     assert run(freeze_protocol, after) == 0 and (after / PROTOCOL).read_bytes() == data
     (after / PROTOCOL).unlink()
     for name in (FROZEN, RESULT, BEGAN):
-        with pytest.raises(InputError, match="scored already"):
+        with pytest.raises(InputError, match="tiny.json|confirmation(_began)?.json"):
             run(freeze_protocol, after)
         (after / name).unlink()
     assert run(freeze_protocol, after) == 0
 
 
 def test_a_refusal_ends_with_exit_code_2_and_no_evidence(before):
-    change(before / CHECKPOINTS, fail_check, True)
+    forged(CHECKPOINTS, check_of(RUNS[1], findings=["differs"]))(before)
     code, printed, errors = confirmed_study.script(before, "score_confirmation")
-    assert code == 2 and printed == "" and "the check failed" in errors
+    assert code == 2 and printed == "" and f"{RUNS[1]}: findings" in errors
     assert not (before / RESULT).exists() and not (before / BEGAN).exists()
 
 
@@ -259,17 +224,18 @@ def test_every_run_is_fed_what_was_audited_and_deltas_are_of_the_same_seed(confi
     bits = {name: entry["score"]["bits_per_byte"] for name, entry in result["runs"].items()}
     assert list(bits) == list(RUNS) and bits[RUNS[0]] != bits[RUNS[1]]
     assert result["bits_per_byte_minus_baseline"] == {RUNS[1]: bits[RUNS[1]] - bits[RUNS[0]]}
-    assert f"|segmented|43|{bits[RUNS[1]]:.8f}|{bits[RUNS[1]] - bits[RUNS[0]]:+.8f}|" in printed["score_confirmation"]
+    assert f"{bits[RUNS[1]] - bits[RUNS[0]]:+.8f}" in printed["score_confirmation"]
     assert protocol["stream"]["batches"] == {"4": 1, "6": 1, "7": 1, "8": 1}  # of 8, 8, 8 and 4, less three
 
 
 def test_a_run_fed_anything_else_is_named_and_nothing_is_written(before, monkeypatch, capsys):
     audited = read_json(before / PROTOCOL)["content"]["stream"]["fingerprint"]
-    fed = dict(zip(RUNS, (audited, ZEROS)))
+    fed = dict(zip(RUNS, (audited, ZEROS), strict=True))
     monkeypatch.setattr(score_confirmation, "score_run",
                         lambda _, name, *rest: ({"fingerprint": fed[name]}, np.zeros((6, 4))))
     assert run(score_confirmation, before) == 1
-    assert capsys.readouterr().out == f"FALSE {RUNS[1]}: fed {ZEROS}, audited {audited}\n"
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1 and all(word in failed[0] for word in (RUNS[1], ZEROS, audited))
     assert not (before / RESULT).exists()
 
 
@@ -295,12 +261,12 @@ def elsewhere(after):
 def test_who_checks_the_models_later_repeats_the_confirmation_with_other_code(elsewhere):
     frozen = {name: (elsewhere / name).read_bytes() for name in (FROZEN, ROWS, PROTOCOL, FROZEN_CHECKPOINTS)}
     assert run(freeze_protocol, elsewhere) == 0
-    code, printed, errors = confirmed_study.script(elsewhere, "verify_checkpoints")
+    code, printed, errors = confirmed_study.script(elsewhere, "audit_checkpoints")
     assert code == 0, errors
     change(elsewhere / CHECKPOINTS, lambda r: r.update(sealed_at=utc_now()), True)  # after the frozen scoring
     code, printed, errors = confirmed_study.script(elsewhere, "score_confirmation")
-    assert code == 0 and "repeats the confirmation with runs of other code" in printed, errors
-    assert f"compared with {elsewhere / FROZEN}: the same models\n" in printed
+    assert code == 0 and "the runs' code is not that of protocol_tiny.json" in printed, errors
+    assert f"repeats {elsewhere / FROZEN}: the same models" in printed
     assert frozen == {name: (elsewhere / name).read_bytes() for name in frozen}
     assert run(verify_confirmation, elsewhere) == 0
 
@@ -308,18 +274,18 @@ def test_who_checks_the_models_later_repeats_the_confirmation_with_other_code(el
 def test_a_repetition_needs_the_frozen_protocol_in_all_but_the_code(elsewhere):
     change(elsewhere / "protocols/evaluation_tiny.json", lambda v: v["confirmation"].update(targets=64))
     for step in (freeze_protocol, score_confirmation):
-        with pytest.raises(InputError, match="not the protocol that today's files give, at .*targets: frozen 192"):
+        with pytest.raises(InputError, match="protocol_tiny.json"):
             run(step, elsewhere)
 
 
 def test_a_repetition_that_differs_is_named_and_the_first_stands(elsewhere, monkeypatch, capsys):
     frozen, rows = read_json(elsewhere / FROZEN), np.load(elsewhere / ROWS)
-    entries = {name: (entry, part) for (name, entry), part in zip(frozen["runs"].items(), rows)}
+    entries = {name: (entry, part) for (name, entry), part in zip(frozen["runs"].items(), rows, strict=True)}
     entries[RUNS[1]][0]["score"]["nats"] += 1e-9
     monkeypatch.setattr(score_confirmation, "score_run", lambda _, name, *rest: entries[name])
     shutil.copy(elsewhere / FROZEN_CHECKPOINTS, elsewhere / CHECKPOINTS)
     assert run(score_confirmation, elsewhere) == 1
-    assert f"which stands: $.runs.{RUNS[1]}.score.nats: frozen " in capsys.readouterr().out
+    assert f"FAIL does not repeat {elsewhere / FROZEN}" in capsys.readouterr().out
     assert read_json(elsewhere / FROZEN)["began_at"] == frozen["began_at"]
 
 
@@ -362,13 +328,13 @@ def test_a_changed_weight_or_code_is_found_and_closes_the_gate(before):
     change(baseline / "result.json", lambda r: r["digests"].update({"model.safetensors": digest}))
     with open(segmented / "loaders/rows.py", "a") as file:
         file.write("# changed\n")
-    code, printed, errors = confirmed_study.script(before, "verify_checkpoints")
+    code, printed, errors = confirmed_study.script(before, "audit_checkpoints")
     assert code == 1 and printed.endswith("2 checks, 2 failed\n"), errors
     for name in ("score.bits_per_byte", "weights", "evaluation_rows.npy"):
         assert f"\n     {name}: frozen " in printed
     assert "\n     loaders/rows.py: SHA-256 " in printed
-    with pytest.raises(InputError, match=f"{RUNS[0]}: the check failed"):
-        gate.require_checkpoints(reserved.Study(STUDY, before))
+    with pytest.raises(InputError, match=f"{RUNS[0]}: findings"):
+        gate.require_checkpoints(Reserved(STUDY, before))
 
 
 # ---------------------------------------------------------------------------------------- verifier
@@ -404,30 +370,30 @@ def edit_result(edit):
 
 FALSE = {
     "score": (edit_result(lambda r: r["runs"][RUNS[1]]["score"].update(perplexity=2.0)), "segmented_s43: score.perp"),
-    "delta": (edit_result(lambda r: r["bits_per_byte_minus_baseline"].update({RUNS[1]: 0.25})),
-              "segmented_s43 minus baseline_s43: frozen 0.25"),
+    "difference": (edit_result(lambda r: r["bits_per_byte_minus_baseline"].update({RUNS[1]: 0.25})),
+                   "bits_per_byte_minus_baseline.segmented_s43"),
     "fingerprint": (edit_result(lambda r: r["runs"][RUNS[0]].update(fingerprint=ZEROS)), "baseline_s43: fingerprint"),
     "model": (edit_result(lambda r: r["runs"][RUNS[0]].update(model_sha256=ZEROS)), "baseline_s43: model scored"),
     "too early": (edit_result(lambda r: r.update(began_at=PAST)), "protocol: sealed 20"),
-    "other protocol": (edit_result(lambda r: r["protocol"].update(sha256=ZEROS)), "protocol: the one that was scored"),
-    "protocol edited": (lambda root: change(root / PROTOCOL, lambda r: r["content"]["excluded"].pop()),
-                        "protocol: hash of content and time"),
-    "stream": (lambda root: change(root / PROTOCOL, lambda r: r["content"]["stream"].update(started=1)),
-               "stream packed again.started: frozen 1"),
-    "duplicate dropped": (lambda root: change(root / EXCLUSIONS, lambda v: v["excluded"].pop(1)),
-                          "excluded documents: 3 entries frozen, 2 new"),
+    "a time to come": (edit_result(lambda r: r.update(began_at=FUTURE)), "times in UTC"),
+    "no time": (edit_result(lambda r: r.pop("began_at")), "tiny: check_order"),
+    "other protocol": (edit_result(lambda r: r["protocol"].update(sha256=ZEROS)), "protocol: the one"),
+    "protocol edited": (edited(PROTOCOL, lambda r: r["content"]["excluded"].pop()), "protocol: SHA-256 of content"),
+    "evaluation": (forged(PROTOCOL, lambda r: r["content"]["evaluation"]["confirmation"].update(targets=1)),
+                   "protocol: evaluation.confirmation.targets"),
+    "packing": (forged(PROTOCOL, lambda r: r["content"]["packing"].update(span_seed=1)), "protocol: packing.span_seed"),
+    "contrasts": (forged(PROTOCOL, lambda r: r["content"].update(contrasts=[])), "protocol: contrasts"),
+    "stream": (forged(PROTOCOL, lambda r: r["content"]["stream"].update(started=1)), "stream packed again.started"),
+    "targets": (forged(PROTOCOL, lambda r: r["content"]["stream"].update(targets=1)), "protocol: rows and targets"),
+    "duplicate dropped": (lambda root: change(root / EXCLUSIONS, lambda v: v["excluded"].pop(1)), "excluded documents"),
     "rows changed": (one_row_changed, "segmented_s43: score."),
-    "rows no array": (no_array, "check_scores: not the evidence of this question: ValueError"),
+    "rows no array": (no_array, "tiny: check_scores"),
     "a byte of the rows": (lambda root: (root / ROWS).write_bytes(b"?" + (root / ROWS).read_bytes()[1:]), "rows file"),
-    "a run dropped": (edit_result(lambda r: r["runs"].pop(RUNS[1])), "check_scores: not the evidence of this question"),
-    "no time": (edit_result(lambda r: r.update(began_at="9999-99-99 whenever")), "check_order: not the evidence"),
-    "a time to come": (edit_result(lambda r: r.update(began_at=FUTURE)), "times in UTC that have been"),
-    "a time in short": (edit_result(lambda r: r.update(began_at="2026-1-1T0:0:0Z")), "times in UTC that have been"),
-    "a key dropped": (edit_result(lambda r: r.pop("began_at")), "check_order: not the evidence of this question"),
+    "a run dropped": (edit_result(lambda r: r["runs"].pop(RUNS[1])), "tiny: check_scores"),
     "runs swapped": (swap_rows, "baseline_s43: score."),
-    "tokens changed": (move_token, "stream packed again.fingerprint"),
-    "check failed": (lambda root: change(root / FROZEN_CHECKPOINTS, fail_check, True),
-                     "segmented_s43: checkpoint check failed"),
+    "tokens changed": (move_token, "fingerprint"),
+    "check failed": (forged(FROZEN_CHECKPOINTS, check_of(RUNS[1], findings=["differs"])),
+                     "segmented_s43: the checkpoint check failed"),
 }
 
 
@@ -444,5 +410,17 @@ def test_the_verifier_needs_no_data_and_says_what_it_left_out(after, capsys):
     shutil.rmtree(after / "data")
     shutil.rmtree(after / "runs")
     assert run(verify_confirmation, after) == 0
+    assert "left out what follows from the lengths" in capsys.readouterr().out
+
+
+def test_frozen_lengths_serve_the_verifier_in_place_of_the_data(after, capsys):
+    (after / "research/source_exclusion").mkdir()
+    for name in ("lengths", "refill"):
+        shutil.copy(after / f"data/{STUDY}/validation/{name}.npy",
+                    after / f"research/source_exclusion/{STUDY}_validation_{name}.npy")
+    shutil.rmtree(after / "data")
+    assert run(verify_confirmation, after) == 0
     printed = capsys.readouterr().out
-    assert "left out the packing of the stream" in printed and printed.count("left out data/tiny/") == len(gate.DATA)
+    assert "ok   stream packed again" in printed and "left out the fingerprint" in printed
+    forged(PROTOCOL, lambda r: r["content"]["stream"].update(arrived=1))(after)
+    assert run(verify_confirmation, after) == 1 and "stream packed again.arrived" in capsys.readouterr().out

@@ -17,8 +17,8 @@ from tiny import repository as tiny_study
 from tiny import windows as tiny_windows
 from tiny.repository import ROOT, wait_for
 
-SCORING = ("verify_checkpoints", "score_confirmation", "score_windows")
-FROZEN, CHECKED, CONFIRMED = ["exclude_duplicates", "freeze_protocol"], ["verify_checkpoints"], ["score_confirmation"]
+SCORING = ("audit_checkpoints", "score_confirmation", "score_windows")
+FROZEN, CHECKED, CONFIRMED = ["exclude_duplicates", "freeze_protocol"], ["audit_checkpoints"], ["score_confirmation"]
 WINDOWS, RANKED = ["select_windows", "score_windows", "analyse_windows"], ["rank_prefixes"]
 ALL = FROZEN + CHECKED + CONFIRMED + WINDOWS + WINDOWS + RANKED
 NOTHING_CONFIRMED = "left out: this study reserves no documents for confirmation"
@@ -178,21 +178,21 @@ def test_the_named_gpu_goes_to_the_scoring_steps_alone():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["to it alone", "to its group, as Ctrl-C"])
 def test_a_signal_reaches_the_step_once_and_is_waited_for(repository, number, send):
-    behave(repository, verify_checkpoints="wait")
+    behave(repository, audit_checkpoints="wait")
     runner = start(repository)
     step = int(wait_for(repository / "waiting"))
     assert os.getpgid(step) != os.getpgid(runner.pid)  # two signals at once may be seen as one
     send(runner.pid, number)
     printed, errors = runner.communicate(timeout=60)
-    assert runner.returncode == 128 + number and f"verify_checkpoints.py: stopped by signal {int(number)}" in errors
+    assert runner.returncode == 128 + number and f"audit_checkpoints.py: stopped by signal {int(number)}" in errors
     assert printed.count("got ") == printed.count(f"got {int(number)}\n") == 1
     with pytest.raises(ProcessLookupError):
         os.kill(step, 0)
-    assert names(repository)[-1] == "verify_checkpoints"
+    assert names(repository)[-1] == "audit_checkpoints"
 
 
 def test_under_nohup_it_outlives_its_terminal(repository):
-    behave(repository, verify_checkpoints="wait")
+    behave(repository, audit_checkpoints="wait")
     runner = start(repository, "nohup")
     wait_for(repository / "waiting")
     runner.send_signal(signal.SIGHUP)

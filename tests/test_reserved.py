@@ -1,40 +1,39 @@
-"""The reserved stream keeps its refill batches and is untouched; a range that cannot be so is named; scores stand."""
+"""The reserved stream keeps its refill batches and draws nothing that was scored; a range that cannot is named."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from evidence import InputError, write_json
 from research.confirmation import reserved, score_confirmation
-from tiny.confirmed import ROOT  # puts the scripts' folder on the path
+from tiny.runs import ROOT
 
 
-def small(first, last, targets=4, refill=(3, 3, 2, 4)):
-    """(a study of context 4, buffer 2 and an official score of one row, its twelve lengths of 3 tokens, its refill)."""
-    study = object.__new__(reserved.Study)
-    study.evaluation_path, study.first, study.last, study.targets, study.capacity = "here.json", first, last, targets, 5
-    study.packing, study.protocol = {"context": 4, "buffer_size": 2}, {"evaluation": {"targets": 4}}
-    return study, np.full(sum(refill), 3), np.array(refill)
+def small(first, last, targets=4):
+    """A study of context 4 and buffer 2, whose official score has one row; twelve documents have 3 tokens each."""
+    return SimpleNamespace(
+        evaluation_path="here.json", first=first, last=last, targets=targets, packing={"context": 4, "buffer_size": 2},
+        protocol={"evaluation": {"targets": 4}}, lengths=lambda split: np.full(12, 3),
+        refill=lambda split: np.array([3, 3, 2, 4]))
 
 
 def test_refill_batches_keep_their_places_and_lose_only_what_is_excluded():
-    study, lengths, refill = small(3, 12)
-    stream = reserved.reserved_stream(study, lengths, refill, [4, 6, 7])
+    stream = reserved.reserved_stream(small(3, 12), [4, 6, 7])
     assert stream.documents.tolist() == [3, 5, 8, 9, 10, 11] and stream.refill.tolist() == [2, 4]
     assert stream.plan.tolist() == [[0, 3, 1, 0, 2], [0, 5, 1, 0, 1]] and stream.arrived == 6
 
 
 @pytest.mark.parametrize("first, last, targets, reason", [
-    (4, 12, 4, "no refill batch begins or ends at 4; the nearest do at 3 and 6"),
-    (3, 11, 4, "no refill batch begins or ends at 11"),
-    (0, 12, 4, "documents 0 to 2; reserve from 3 on"),
-    (3, 12, 40, r"40 targets draw \d+ documents, but 9 are reserved"),
+    (4, 12, 4, "here.json: confirmation.documents: .* 4; .* 3 and 6"),
+    (3, 11, 4, "here.json: confirmation.documents: .* 11"),
+    (0, 12, 4, "here.json: confirmation.documents: .* 3 on"),
+    (3, 12, 40, "here.json: confirmation.targets: 40 "),
 ])
-def test_a_range_that_cannot_be_scored_untouched_is_named(first, last, targets, reason):
-    study, lengths, refill = small(first, last, targets)
+def test_a_range_that_was_scored_or_does_not_suffice_is_named(first, last, targets, reason):
     with pytest.raises(InputError, match=reason):
-        reserved.reserved_stream(study, lengths, refill, [])
+        reserved.reserved_stream(small(first, last, targets), [])
 
 
 @pytest.mark.parametrize("section, reason", [

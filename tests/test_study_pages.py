@@ -2,13 +2,10 @@
 
 import copy
 
-import numpy as np
 import pytest
 
 from evidence import read_json, sha256_file
 from manifest import read_manifest
-from research.confirmation.check_untouched import seen_finding
-from research.confirmation.score_confirmation import score_table
 from research.matched_training.verify_training_table import table
 from research.summary import sections, summarise
 from tiny.runs import ROOT
@@ -55,43 +52,36 @@ def test_the_documents_that_segmentation_starts_are_counted():
     assert all(line in text for line in said)
 
 
-def test_the_confirmation_states_its_hash_its_documents_and_its_scores(parts):
-    text, record = page("confirmation"), read_json(RESEARCH / "confirmation/protocol_wheels.json")
-    assert record["sha256"] in text and record["sealed_at"] in text
-    first, last = record["content"]["evaluation"]["confirmation"]["documents"]
-    assert f"| `wheels` | {first:,} to {last:,} | {record['content']['stream']['targets']:,} |" in text.splitlines()
-    assert missing(score_table(parts["confirmation"]).splitlines(), text) == []
+@pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
+def test_the_windows_table_is_that_of_the_contrasts(parts, population):
+    rows = sections.window_rows(parts[population], parts["paper"])
+    assert missing([f"| {' | '.join(row)} |" for row in rows], page("source_windows")) == []
 
 
-def test_the_confirmation_tells_what_the_sweep_had_scored_of_it(parts):
-    seen, text = parts["seen"], page("confirmation")
-    whole, rows = seen["confirmation"], len(seen["seen"]["in_confirmation"]["rows"])
-    lines = ["|Context|Candidates|Documents drawn|Reserved, arrived|Reserved, begun|"
-             f"Also begun here, of {whole['begun']}|Tokens of {whole['tokens']:,}|Rows of {whole['rows']}|",
-             f"|Run|All {whole['rows']} rows|Without the {rows}|"]
-    for record in seen["contexts"]:
-        also = record["in_confirmation"]
-        cells = [record["context"], record["candidates"], f"{record['arrived']:,}", record["reserved_arrived"],
-                 len(record["reserved_begun"]), len(also["documents"]), f"{also['tokens']:,}", len(also["rows"])]
-        lines.append(f"|{'|'.join(map(str, cells))}|")
-    every, kept = (seen["bits_per_byte_minus_baseline"][key] for key in ("all_rows", "without_rows_seen"))
-    lines += [f"|{name}|{value:+.8f}|{kept[name]:+.8f}|" for name, value in every.items()]
-    assert missing(lines, text) == [] and len(lines) == 2 + len(seen["contexts"]) + 4
-    assert all(every[name] * kept[name] > 0 for name in every) and "Every sign stays" in text
-    assert f"The differences without the {rows} rows" in " ".join(text.split())
+@pytest.mark.parametrize("population", ["development_windows", "confirmation_windows"])
+def test_the_windows_outside_the_contrasts_are_told_as_they_were_found(parts, population):
+    assert sections.other_lengths(parts[population]) in " ".join(page("source_windows").split())
 
 
-def test_what_was_seen_is_in_no_contrast_but_in_windows_of_shorter_documents(parts):
-    seen, text = parts["seen"], " ".join(page("confirmation").split())
-    documents = set(seen["seen"]["reserved"])
-    longest, evidence = max(record["longest_begun"] for record in seen["contexts"]), parts["confirmation_windows"]
-    number = {8: "eight"}[evidence["contrasts"]["number"]]
-    assert f"so these {len(documents)} documents are reserved text" in text
-    assert f"None is longer than {longest} tokens: no document of the {number} window contrasts is among them" in text
-    assert longest < min(int(stratum.split("-")[0]) for stratum in evidence["contrast_strata"])
-    windows = np.load(RESEARCH / "source_windows/wheels_confirmation_windows.npy")
-    found = windows[np.isin(windows[:, 0], list(documents)), 1]  # their lengths
-    assert len(found) and found.max() <= longest
+def test_the_signs_of_the_windows_are_the_papers_in_each_contrast(parts):
+    assert "In each of the eight contrasts beginning, tail and their difference have the paper's signs" in " ".join(
+        page("source_windows").split())
+    for population in ("development_windows", "confirmation_windows"):
+        cells = [cell for cell in parts[population]["cells"] if cell["contrast"]]
+        papers = [sections.paper_cell(parts["paper"], cell, parts[population]["context"]) for cell in cells]
+        ours = [[cell["quantities"][key]["value"] > 0 for key in sections.SIGNS] for cell in cells]
+        theirs = [[float(paper[key]) > 0 for key in ("prefix", "tail", "interaction")] for paper in papers]
+        assert len(cells) == 8 and ours == theirs
+
+
+def test_tails_of_one_to_two_rows_under_segmentation_are_as_told(parts):
+    """Worse in the confirmation at both seeds, less so than their beginnings; zero is in development's intervals."""
+    later, earlier = ([cell["quantities"] for cell in parts[population]["cells"]
+                       if (cell["condition"], cell["stratum"]) == ("segmented", "1026-2048")]
+                      for population in ("confirmation_windows", "development_windows"))
+    assert len(later) == len(earlier) == 2
+    assert all(found["tail"]["interval_95"][0] > 0 > found["tail_minus_beginning"]["interval_95"][1] for found in later)
+    assert all(found["tail"]["interval_95"][0] < 0 < found["tail"]["interval_95"][1] for found in earlier)
 
 
 def test_the_widths_that_were_tried_are_as_told():
@@ -110,6 +100,24 @@ def condition(run):
     return run.rsplit("_s", 1)[0]
 
 
+def nearest_to_its_bounds(found):
+    """The contrast that another draw of subsets would move across a bound first, as the page names it."""
+    def inside(contrast):
+        return min(contrast["prefix"] - contrast["subsets_95"][0], contrast["subsets_95"][1] - contrast["prefix"])
+
+    one = min(found["contrasts"], key=lambda contrast: abs(inside(contrast)))
+    return (f"is `{one['checkpoint']}` on the first {one['targets']:,} targets, {one['prefix']:+.6f} with 95 % from "
+            f"{one['subsets_95'][0]:+.6f} to {one['subsets_95'][1]:+.6f}, "
+            f"{abs(inside(one)):.6f} {'outside' if one['outside'] else 'inside'}.")
+
+
+@pytest.mark.parametrize("study", ["demo", "wheels"])
+def test_the_ranking_is_told_as_it_was_found(study):
+    found, text = rankings(study), " ".join(page("prefix_ranking").split())
+    assert f"Study `{study}`, its six checkpoints. {sections.ranking_section(found)}" in text
+    assert nearest_to_its_bounds(found) in text
+
+
 @pytest.mark.parametrize("study, crops", [("demo", 3), ("wheels", 0)])
 def test_outside_lie_all_penalties_of_segmented_and_the_counted_ones_of_random_crop(study, crops):
     found = rankings(study)["contrasts"]
@@ -119,10 +127,11 @@ def test_outside_lie_all_penalties_of_segmented_and_the_counted_ones_of_random_c
 
 
 def test_the_short_score_of_the_demo_prefers_random_crop_and_the_whole_the_baseline():
-    found = rankings("demo")
+    found, text = rankings("demo"), " ".join(page("prefix_ranking").split())
     assert [condition(name) for name in found["ranking"]][:2] == ["baseline"] * 2
     pairs = [entry["reversals"] for entry in found["prefixes"]]
     assert all(set(map(condition, pair)) == {"baseline", "random_crop"} for pair in sum(pairs, []))
+    assert "model, {}, {} and {} on the three prefixes.".format(*map(len, pairs)) in text
     crops = [c for c in found["contrasts"] if condition(c["checkpoint"]) == "random_crop" and c["targets"] == 8192]
     assert len(crops) == 2 and all(c["prefix"] < 0 < c["full"] for c in crops)
 
@@ -137,8 +146,9 @@ def readme():
 
 
 def test_the_readme_tells_what_the_study_found(parts):
-    for told in (sections.sign_finding(parts["training"], parts["confirmation"]), seen_finding(parts["seen"]),
-                 ):
+    for told in (sections.sign_finding(parts["training"], parts["confirmation"]),
+                 sections.window_finding(parts["confirmation_windows"]),
+                 sections.ranking_section(parts["ranking"])):
         assert f" {told}" in readme()
     rows = sections.score_rows(parts["training"], parts["confirmation"], parts["paper"])
     assert all(" ".join(f"| {' | '.join(row)} |".split()) in readme() for row in rows)

@@ -1,4 +1,4 @@
-"""Does a scoring repeat an earlier one, which stands?"""
+"""Does a scoring repeat the frozen one? The frozen scoring is kept in either case."""
 
 from evidence import first_difference
 from research.saved_runs import TOLERANCE
@@ -8,27 +8,29 @@ COUNTED = ("rows", "supplied_bytes", "raw_bytes", "targets")
 
 
 def lasting(value, measured=MEASURED):
-    """The evidence without what every scoring measures anew."""
+    """Return evidence without the values that every scoring measures anew."""
     if isinstance(value, dict):
         return {key: lasting(item, measured) for key, item in value.items() if key not in measured}
     return value
 
 
 def models(evidence):
+    """Return {run: SHA-256 of its model}."""
     return {name: entry["model_sha256"] for name, entry in evidence["runs"].items()}
 
 
 def facts(evidence):
-    """{run: what no model and no machine may change}."""
+    """Return {run: the facts that no model and no machine may change}."""
     return {name: {"fingerprint": entry["fingerprint"], **{key: entry["score"][key] for key in COUNTED}}
             for name, entry in evidence["runs"].items()}
 
 
 def compare(evidence, frozen):
-    """([findings], what it was compared as) of a scoring against the frozen one.
+    """Return ([findings], how it was compared) of a scoring against the frozen one.
 
-    The same models must give the same numbers; models trained anew the same inputs and targets, and bits per byte
-    within TOLERANCE. Runs are compared by name: a scoring has them in the protocol's order, frozen JSON sorted.
+    The same models must give the same numbers. Models that were trained anew must be fed the same inputs and targets
+    and score within TOLERANCE bits per byte. Runs are compared by name, because their order in a new scoring differs
+    from that of frozen JSON.
     """
     if models(evidence) == models(frozen):
         difference = first_difference(*(lasting(part, (*MEASURED, "checkpoints")) for part in (frozen, evidence)))

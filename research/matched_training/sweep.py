@@ -1,7 +1,7 @@
 """Which batch, context and width make the most of a fixed time of training on this machine?
 
-Reads   protocols/candidates_<study>.json (candidates, seconds of training for each), the protocol of its `base` study for
-        everything else, data/<base>
+Reads   protocols/candidates_<study>.json (candidates, seconds of training for each), the protocol of its `base` study
+        for everything else, data/<base>
 Writes  runs/sweep_<study>/<candidate>/{calibration,run}/ and runs/sweep_<study>/sweep.json; with --freeze
         sweep_<study>.json beside this script. Measured: another machine finds other seconds, and so other budgets
 Needs   torch; the study prepared; a machine with nothing else to do

@@ -3,7 +3,7 @@
     verify_training_table.py [--study demo ...] [--readme FILE]
 
 Reads   NAME.json and, where they are there, curves_NAME.json, runs_NAME.sha256 (all report.py --freeze) and
-        checkpoints_NAME.json (verify_checkpoints.py --freeze) beside this script; without --study every NAME.json.
+        checkpoints_NAME.json (audit_checkpoints.py --freeze) beside this script; without --study every NAME.json.
         Below --root, each where it is there: protocols/NAME.json, loaders/ and supplement_v*/loaders/,
         manifests/NAME.sha256 and research/source_exclusion/NAME.json
 Writes  nothing; prints the table of the paper's section 5.3 as Markdown

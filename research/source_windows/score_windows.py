@@ -133,7 +133,7 @@ def require_gate(windows):
     From here on it is on record that the reserved documents are being scored.
     """
     from research.confirmation import gate
-    from research.confirmation.reserved import Study as Reserved
+    from research.confirmation.reserved import Reserved
 
     reserved = Reserved(windows.name, windows.root)
     protocol, checkpoints = gate.require_open(reserved)

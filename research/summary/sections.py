@@ -74,10 +74,10 @@ def sign_finding(training, confirmation):
 
 
 def score_section(parts):
-    from research.confirmation.check_untouched import seen_finding
+    from research.confirmation.blocks import leakage_finding
 
     headers = ["condition", "seed", "official", "vs baseline", "paper's", "confirmation", "vs baseline", "paper's"]
-    seen = f" {seen_finding(parts['seen'])}" if parts["seen"] else ""
+    seen = f" {leakage_finding(parts['seen'])}" if parts["seen"] else ""
     return "\n\n".join([sign_finding(parts["training"], parts["confirmation"]) + seen,
                         markdown(headers, score_rows(parts["training"], parts["confirmation"], parts["paper"])),
                         "Bits per byte; lower is better. *Paper's*: the same difference as reported by the paper, of "

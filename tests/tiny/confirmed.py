@@ -47,7 +47,7 @@ def write_shards(data, settings):
     texts["train"][71] = texts["train"][70]
     shards = np.array_split(np.arange(TRAIN), len(settings["train_shards"]))
     parts = {name: [("train", number) for number in numbers.tolist()]
-             for name, numbers in zip(settings["train_shards"], shards)}
+             for name, numbers in zip(settings["train_shards"], shards, strict=True)}
     parts[settings["validation_shard"]] = [("validation", number) for number in range(VALIDATION)]
     for name, documents in parts.items():
         table = pa.table({"text": [texts[split][number] for split, number in documents],
@@ -67,17 +67,17 @@ def build(root, monkeypatch):
     evidence.write_json(root / "protocols/evaluation_tiny.json",
                         {"confirmation": {"documents": list(RESERVED), "targets": 6 * CONTEXT}})
     data = root / "data/tiny"
-    write_shards(data, evidence.read_json(root / "protocols/tiny.json")["corpus"])
-    (data / "prepared.json").unlink()
-    files = {p.relative_to(data).as_posix(): evidence.sha256_file(p) for p in sorted(data.rglob("*")) if p.is_file()}
-    evidence.write_json(data / "prepared.json", {"files": files})
+    corpus = evidence.read_json(root / "protocols/tiny.json")["corpus"]
+    write_shards(data, corpus)
+    tiny_runs.list_prepared(data, corpus=corpus)
     return root
 
 
 def script(root, name, *arguments):
     """(exit code, stdout, stderr) of a scoring script in a process of its own: it imports the runs' trainers."""
-    folder = "matched_training" if name == "verify_checkpoints" else "confirmation"
-    command = [sys.executable, str(ROOT / "research" / folder / f"{name}.py"), *options(root), "--device", "cpu", *arguments]
+    folder = "matched_training" if name == "audit_checkpoints" else "confirmation"
+    path = ROOT / "research" / folder / f"{name}.py"
+    command = [sys.executable, str(path), *options(root), "--device", "cpu", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout, done.stderr
 
@@ -89,9 +89,9 @@ def options(root):
 def confirm(root):
     """The whole way, in its order; what every script printed."""
     printed = {}
-    for name, *arguments in (("exclude_duplicates",), ("freeze_protocol",), ("verify_checkpoints", "--freeze"),
+    for name, *arguments in (("exclude_duplicates",), ("freeze_protocol",), ("audit_checkpoints", "--freeze"),
                              ("score_confirmation", "--freeze"), ("verify_confirmation",)):
-        if name in ("verify_checkpoints", "score_confirmation"):
+        if name in ("audit_checkpoints", "score_confirmation"):
             code, printed[name], errors = script(root, name, *arguments)
             assert code == 0, (name, printed[name], errors)
             continue

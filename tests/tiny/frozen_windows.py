@@ -26,7 +26,7 @@ def protocols(root):
 
 
 def checked_models(root, **more):
-    """Checks of the made-up models below `root`, as verify_checkpoints.py freezes them."""
+    """Checks of the made-up models below `root`, as audit_checkpoints.py freezes them."""
     weights = {name: {"files": {"model.safetensors": sha256_bytes(name.encode())}} for name in NAMES}
     write_json(root / "research/matched_training/checkpoints_tiny.json", {"content": {"runs": weights}, **more})
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from evidence import read_json, sha256_bytes, sha256_file, write_json
-from tiny.runs import ROOT
+from tiny.runs import ROOT, list_prepared
 
 PLAN = [[0, 3, 1, 0, 2], [0, 4, 1, 0, 1], [1, 5, 1, 0, 2], [1, 6, 1, 0, 1], [2, 7, 1, 0, 2], [2, 8, 1, 0, 1]]
 SEEN = {"documents": [3], "rows": [0], "tokens": 3}
@@ -26,8 +26,12 @@ RUNS = [f"{condition}_s{seed}" for seed in (43, 44) for condition in ("baseline"
 def differences(statistics, order, rows):
     """{run: bits per byte minus the baseline's of its seed} over some rows of statistics float64 (runs, rows, 4)."""
     bits = {name: math.fsum(run[row, 0] for row in rows) / (math.log(2) * int(sum(run[row, 1] for row in rows)))
-            for name, run in zip(order, statistics)}
+            for name, run in zip(order, statistics, strict=True)}
     return {name: bits[name] - bits["baseline" + name[-4:]] for name in order if not name.startswith("baseline")}
+
+
+def plan_hash(plan):
+    return hashlib.sha256(np.array(plan, "<i8").tobytes()).hexdigest()
 
 
 def write_protocols(folder):
@@ -49,9 +53,9 @@ def write_data(folder):
     (folder / "validation").mkdir(parents=True)
     for name, array in arrays.items():
         np.save(folder / f"validation/{name}.npy", array)
-    files = {f"validation/{name}.npy": sha256_file(folder / f"validation/{name}.npy") for name in arrays}
-    write_json(folder / "prepared.json", {"files": files})
-    return [{"path": f"data/tiny/{name}", "sha256": digest} for name, digest in files.items()]
+    list_prepared(folder)
+    names = [f"validation/{name}.npy" for name in arrays]
+    return [{"path": f"data/tiny/{name}", "sha256": sha256_file(folder / name)} for name in names]
 
 
 def write_confirmation(folder, inputs):
@@ -61,18 +65,34 @@ def write_confirmation(folder, inputs):
     np.save(buffer, statistics)
     folder.mkdir(parents=True)
     (folder / "rows_tiny.npy").write_bytes(buffer.getvalue())
-    plan = hashlib.sha256(np.array(PLAN, "<i8").tobytes()).hexdigest()
     write_json(folder / "exclusions_tiny.json", {"excluded": []})
     write_json(folder / "protocol_tiny.json", {"content": {
         "contrasts": [[name, "baseline" + name[-4:]] for name in RUNS if not name.startswith("baseline")],
         "evaluation": {"confirmation": {"documents": [3, 12], "targets": 12}}, "excluded": [], "inputs": inputs,
-        "packing": {"context": 4, "buffer_size": 2}, "stream": {"plan_sha256": plan, "rows": 3, "started": 6}}})
+        "packing": {"context": 4, "buffer_size": 2},
+        "stream": {"plan_sha256": plan_hash(PLAN), "rows": 3, "started": 6}}})
     write_json(folder / "tiny.json", {
         "bits_per_byte_minus_baseline": differences(statistics, RUNS, range(3)),
         "rows": {"order": RUNS, "sha256": sha256_bytes(buffer.getvalue())}})
 
 
+def write_seen(folder, inputs):
+    """What the sweep had scored, worked out by hand, as seen_NAME.json states it."""
+    statistics = np.load(folder / "rows_tiny.npy")
+    plans = {2: [[row, row, 1, 0, 2] for row in range(4)], 8: [[0, 0, 1, 0, 2], [0, 1, 1, 0, 2], [0, 2, 1, 0, 2]]}
+    contexts = [{**record, "plan_sha256": plan_hash(plans[record["context"]])} for record in (CONTEXT_2, CONTEXT_8)]
+    write_json(folder / "seen_tiny.json", {
+        "study": "tiny", "reserved": [3, 12], "contexts": contexts, "inputs": inputs,
+        "seen": {"reserved": [3], "in_confirmation": SEEN},
+        "confirmation": {"begun": 6, "plan_sha256": plan_hash(PLAN), "rows": 3, "tokens": 15},
+        "bits_per_byte_minus_baseline": {"all_rows": differences(statistics, RUNS, range(3)),
+                                         "without_rows_seen": differences(statistics, RUNS, [1, 2])}})
+
+
 def build(root):
+    """Protocols, data, the frozen confirmation and what the sweep had scored of it."""
     write_protocols(root / "protocols")
-    write_confirmation(root / "research/confirmation", write_data(root / "data/tiny"))
+    inputs = write_data(root / "data/tiny")
+    write_confirmation(root / "research/confirmation", inputs)
+    write_seen(root / "research/confirmation", inputs)
     return root

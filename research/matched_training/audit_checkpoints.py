@@ -7,7 +7,7 @@ Writes  runs/NAME/report/checkpoints.json, sealed with the time; with --freeze, 
 Needs   torch; every run of the study finished, and the device that it was scored on: other arithmetic is another score
 About   10 seconds a run of `demo` on two CPU cores
 
-    verify_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
+    audit_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
 
 Of each run: code, config, weights and row statistics are those that its result names; the model, loaded anew and scored
 by the run directory's own unchanged train.py, gives evaluation_rows.npy byte for byte and the score of result.json.
@@ -48,7 +48,8 @@ def rescore(saved):
 
     forward, config = saved.forward(), saved.config
     rows = config["evaluation"]["targets"] // config["packing"]["context"]
-    validation = saved.train.Split(saved.data, "validation", saved.train.best_fit_crop, config, rows)
+    packer = saved.train.best_fit_crop  # of the run directory; before it had a LOADER, the module itself was one
+    validation = saved.train.Split(saved.data, "validation", getattr(packer, "LOADER", packer), config, rows)
     statistics = saved.score(forward, validation.reader)
     score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(npy_bytes(statistics))
     found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(validation.plan),
@@ -87,7 +88,7 @@ def main(argv=None):
     content = {"study": study, "inputs": input_list([protocol_path], root), "environment": device_facts(device),
                "runs": runs}
     path = root / f"runs/{study}/report/checkpoints.json"
-    record = write_sealed(path, content, "verify_checkpoints.py", replace=True)
+    record = write_sealed(path, content, "audit_checkpoints.py", replace=True)
     if options.freeze:
         freeze_json(root / f"research/matched_training/checkpoints_{study}.json", record)
     print(f"checkpoint evidence of {record['sealed_at']}: {path}")
