@@ -31,11 +31,11 @@ from evidence import (
     canonical_json,
     parser,
     read_json,
-    read_manifest,
     require,
     run_script,
     sha256_bytes,
 )
+from manifest import read_manifest
 from research.confirmation import reference_stream
 from research.reference_scores import baseline_of, minus_baseline, quotients
 from research.sealed import is_past
