@@ -1,7 +1,7 @@
-"""The records that a study's runs and scorings leave behind, as sum_resources.py sums them.
+"""The records that the runs and scorings of a study leave behind, for sum_resources.py.
 
-Paths are named from the runs folder on, as in `runs/demo/ledger.jsonl`, wherever it lies. Nothing is estimated: a
-number that no record holds is None.
+Paths begin with the runs folder, as in `runs/demo/ledger.jsonl`. Nothing is estimated: a number that no record holds is
+None.
 """
 
 from evidence import InputError, parse_json, read_json, require_keys, sha256_file
@@ -12,25 +12,25 @@ TRAINING_KEYS = ("attempts", "effective_targets", "flops_per_token", "peak_bytes
 
 
 def lines_of(path):
-    """The JSON objects of a .jsonl file, without a last line that was torn."""
+    """Read the JSON objects of a .jsonl file; an incomplete last line is left out."""
     return [parse_json(line, f"{path}:{number}")
             for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1)]
 
 
 def training_directories(folder):
-    """[(kind, directory)] of all runs and sweep trainings that were begun, in the order of their names."""
+    """List (kind, directory) of all runs and sweep trainings that have a directory, in the order of their names."""
     runs = [("run", path.parent) for path in folder.glob("*/config.json")]
     swept = folder.with_name(f"sweep_{folder.name}").glob("*/*/*/config.json")
     return sorted([*runs, *(("sweep", path.parent) for path in swept)])
 
 
 def name_of(kind, directory, folder):
-    """A run's name, or a sweep's training as `sweep_NAME/<candidate>/<phase>/<run>`."""
+    """Name a run, or a training of the sweep as `sweep_NAME/<candidate>/<phase>/<run>`."""
     return directory.relative_to(folder if kind == "run" else folder.parent).as_posix()
 
 
 def training(kind, directory, folder):
-    """The record of one finished training, with the rows that it scored."""
+    """Read the record of one finished training, with the number of rows that it scored."""
     path = directory / "result.json"
     result = read_json(path)
     try:
@@ -43,7 +43,7 @@ def training(kind, directory, folder):
 
 
 def unfinished(kind, directory, folder):
-    """What a training without a result has logged; a last update that was under way is in no log."""
+    """Read what a training without a result has logged; an update that was under way is in no log."""
     path = directory / "metrics.jsonl"
     logged = lines_of(path) if path.exists() else []
     return {"name": name_of(kind, directory, folder), "kind": kind, "updates": len(logged),
@@ -51,7 +51,7 @@ def unfinished(kind, directory, folder):
 
 
 def reservations(path):
-    """A record for each reservation in a ledger, in order of its start; one without an end has the outcome "open"."""
+    """Return a record of each reservation, in the order of their starts; one without an end has the outcome "open"."""
     found = {}
     for number, entry in enumerate(lines_of(path), 1):
         require_keys(entry, LEDGER_KEYS, f"{path}:{number}")
@@ -63,11 +63,12 @@ def reservations(path):
 
 
 def scoring(kind, run, positions, seconds):
+    """Return the record of one scoring."""
     return {"kind": kind, "run": run, "forward_positions": positions, "seconds": seconds}
 
 
 def scorings(folder, trainings):
-    """A record for each scoring at hand: official, of checkpoints again, of the confirmation and of source windows."""
+    """Return a record of each scoring: official, checkpoints again, confirmation, source windows."""
     context = {record["name"]: record["targets"] // record["rows"] for record in trainings}
     found = [scoring(f"official_{record['kind']}", record["name"], record["scored_rows"] * context[record["name"]],
                      record["seconds"]["score"]) for record in trainings]
@@ -88,7 +89,7 @@ def scorings(folder, trainings):
 
 
 def sources(folder):
-    """[{"path", "sha256"}] of the files that hold no result of a training but were read."""
+    """Return the `inputs` entries of the files that were read besides the results of trainings."""
     names = ("ledger.jsonl", "report/checkpoints.json", "report/confirmation.json")
     paths = [*(folder / name for name in names), *folder.glob("windows/*/*.json")]
     return [{"path": f"runs/{folder.name}/{path.relative_to(folder).as_posix()}", "sha256": sha256_file(path)}
@@ -96,8 +97,10 @@ def sources(folder):
 
 
 def read_records(folder):
-    """{"trainings", "unfinished", "reservations", "scorings"} of runs/NAME and its sweep; reservations None without
-    a ledger."""
+    """Read {"trainings", "unfinished", "reservations", "scorings"} of runs/NAME and its sweep.
+
+    `reservations` is None where there is no ledger.
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: missing; run `make runs` and `make run-all` of the study first")
     begun, ledger = training_directories(folder), folder / "ledger.jsonl"
@@ -108,6 +111,6 @@ def read_records(folder):
     try:
         found = scorings(folder, trainings)
     except (KeyError, TypeError) as error:
-        raise InputError(f"{folder}: a scoring's record lacks {error}, or is of a run without a result") from None
+        raise InputError(f"{folder}: the record of a scoring lacks {error}, or its run has no result") from None
     return {"trainings": trainings, "unfinished": [unfinished(*item, folder) for item in begun if item not in done],
             "reservations": reservations(ledger) if ledger.exists() else None, "scorings": found}

@@ -1,17 +1,18 @@
-"""What did a study cost: seconds, positions, FLOPs, memory, and attempts that led to nothing?
+"""What did a study cost: seconds, positions, FLOPs, memory, and attempts without a result?
 
-Reads   runs/NAME/: <run>/result.json, ledger.jsonl (run_all.py), and what scorings wrote (report/checkpoints.json,
+    python research/resources/sum_resources.py --study NAME [--root DIR] [--freeze]
+
+Reads   runs/NAME/: <run>/result.json, ledger.jsonl (run_all.py), and the records of scorings (report/checkpoints.json,
         report/confirmation.json, windows/); runs/sweep_NAME/ (sweep.py); protocols/NAME.json
 Writes  with --freeze, NAME.json beside this script: every record, and the totals
-Needs   Python's standard library and tabulate. A second
+Needs   Python's standard library and tabulate
+About   one second
 
-    python research/resources/sum_resources.py --study demo [--runs DIR] [--freeze]
-
---freeze wants every run of the protocol finished, no reservation open, and the results to be those frozen in
-../matched_training/NAME.json where that is there. What no record holds is listed under `not_recorded`, never guessed.
+--freeze requires that every run of the protocol is finished, that no reservation is open, and that the results are
+those frozen in research/matched_training/NAME.json, where that exists. Quantities that no record holds are listed under
+`not_recorded` and never estimated.
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from evidence import (
     canonical_json,
     freeze_json,
     input_list,
+    parser,
     read_json,
     run_script,
     sha256_bytes,
@@ -31,8 +33,7 @@ from protocols.schema import find_protocol
 from research.resources.source_records import read_records, sources
 from research.saved_runs import run_names
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 ALWAYS = (
     "CPU time of preparation, audits and analyses",
@@ -43,7 +44,7 @@ ALWAYS = (
 
 
 def known_sum(values):
-    """Exact sum, or None when one of them is not recorded."""
+    """Return the exact sum, or None where a value is not recorded."""
     values = list(values)
     return None if None in values else math.fsum(values)
 
@@ -52,7 +53,7 @@ def known_sum(values):
 
 
 def training_totals(records):
-    """Sums over finished trainings; positions are those that went forward and backward."""
+    """Sum finished trainings; positions are those with a forward and a backward pass."""
     seconds = {key: math.fsum(r["seconds"][key] for r in records) for key in ("timed", "loop", "score", "run")}
     return {"number": len(records), "updates": sum(r["updates"] for r in records),
             "training_positions": sum(r["targets"] for r in records), "seconds": seconds,
@@ -63,14 +64,14 @@ def training_totals(records):
 
 
 def scoring_totals(records, flops_per_token):
-    """Sums over scorings: a forward position costs a third of a trained one, as in the paper."""
+    """Sum scorings; a forward position costs a third of a training position, as in the paper."""
     flops = sum(flops_per_token[r["run"]] * r["forward_positions"] for r in records)
     return {"number": len(records), "forward_positions": sum(r["forward_positions"] for r in records),
             "forward_flops": flops // 3, "seconds": known_sum(r["seconds"] for r in records)}
 
 
 def reservation_totals(reservations, with_result):
-    """Sums by outcome. A finished one whose result is not at hand, or was made anew by a later one, is `discarded`."""
+    """Sum reservations by outcome; one is `discarded` when its result no longer exists or a later one made it again."""
     last = {r["run"]: r["attempt"] for r in reservations if r["outcome"] == "finished" and r["run"] in with_result}
     groups = {}
     for r in reservations:
@@ -81,7 +82,7 @@ def reservation_totals(reservations, with_result):
 
 
 def by_kind(records):
-    """{kind: its records}."""
+    """Group records by kind."""
     groups = {}
     for record in records:
         groups.setdefault(record["kind"], []).append(record)
@@ -89,7 +90,7 @@ def by_kind(records):
 
 
 def total(records):
-    """All totals of a study's records."""
+    """Return all totals of a study's records."""
     trainings, scorings = records["trainings"], records["scorings"]
     flops = {record["name"]: record["flops_per_token"] for record in trainings}
     reservations, logged = records["reservations"], records["unfinished"]
@@ -106,7 +107,7 @@ def total(records):
 
 
 def not_recorded(records, folder):
-    """What the totals leave out because no record has it, in words."""
+    """List what the totals leave out because no record holds it."""
     kinds = sorted({r["kind"] for r in records["scorings"] if r["seconds"] is None})
     found = [*ALWAYS, *(f"seconds of scorings: {kind}" for kind in kinds)]
     if records["reservations"] is None:
@@ -125,17 +126,18 @@ def not_recorded(records, folder):
 
 
 def require_whole(protocol, records, frozen):
-    """InputError unless every run is finished, none is under way, and the results are the frozen ones if there are."""
+    """Raise InputError unless every run is finished, none is under way, and the results are the frozen ones, if any."""
     names = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
     for name in [name for name in run_names(protocol) if name not in names]:
         raise InputError(f"{name}: not finished; run `make run-all STUDY={protocol['study']}` before --freeze")
     for record in records["reservations"] or ():
         if record["outcome"] == "open":
-            raise InputError(f"{record['run']}: attempt {record['attempt']} has no end in the ledger: it runs, or its "
-                             " runner was killed; run_all.py writes the end when it is run again")
+            raise InputError(f"{record['run']}: attempt {record['attempt']} has no end in the ledger: it is running, or "
+                             "its runner was killed; run_all.py writes the end when it is run again")
     for name, result in (read_json(frozen)["runs"] if frozen.exists() else {}).items():
         if name not in names or names[name]["sha256"] != sha256_bytes(canonical_json(result)):
-            raise InputError(f"{frozen}: runs.{name}: not the result.json under --runs: other runs were frozen")
+            raise InputError(f"{frozen}: runs.{name}: expected the result.json of the frozen run; runs/ holds "
+                             "other runs")
 
 
 def print_totals(totals):
@@ -156,26 +158,28 @@ def print_totals(totals):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="default: runs")
-    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
-    parser.add_argument("--freeze", action="store_true", help="write research/resources/NAME.json")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    arguments.add_argument("--freeze", action="store_true", help="write research/resources/NAME.json")
+    options = arguments.parse_args(argv)
     protocol, path = find_protocol(options.study, options.root / "protocols")
-    study, folder = protocol["study"], (options.runs or options.root / "runs") / protocol["study"]
+    study, folder = protocol["study"], options.root / "runs" / protocol["study"]
     records = read_records(folder)
     totals = total(records)
     print_totals(totals)
     inputs = sorted([*input_list([path], options.root), *sources(folder)], key=lambda entry: entry["path"])
     evidence = {"study": study, "inputs": inputs, "records": records, "totals": totals,
                 "not_recorded": not_recorded(records, folder)}
-    print(*(f"not recorded: {line}" for line in evidence["not_recorded"]), sep="\n")
+    for line in evidence["not_recorded"]:
+        print(f"not recorded: {line}")
     out = options.root / f"research/resources/{study}.json"
-    if options.freeze:
-        require_whole(protocol, records, options.root / f"research/matched_training/{study}.json")
-        freeze_json(out, evidence)
-    print(f"evidence: {out}" if options.freeze else "nothing written; --freeze writes the evidence")
+    if not options.freeze:
+        print("Nothing was written; --freeze writes the evidence.")
+        return 0
+    require_whole(protocol, records, options.root / f"research/matched_training/{study}.json")
+    freeze_json(out, evidence)
+    print(f"evidence: {out}")
     return 0
 
 

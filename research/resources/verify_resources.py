@@ -1,18 +1,18 @@
 """Do the totals of the frozen resource ledgers follow from their records, and do the records agree with each other?
 
-    python research/resources/verify_resources.py [--study NAME ...]
+    python research/resources/verify_resources.py [--study NAME ...] [--root DIR]
 
-Reads   NAME.json beside this script (sum_resources.py --freeze) and, where they are there, frozen files that hold the
-        same numbers: ../matched_training/{NAME,sweep_NAME,checkpoints_NAME}.json, ../confirmation/NAME.json,
-        ../source_windows/NAME_POPULATION.json, and protocols/{NAME,candidates_NAME}.json
-Writes  nothing; prints the totals as the README's table lines
-Needs   Python's standard library. About a second; no runs/
+Reads   NAME.json beside this script and, where they exist, the frozen files that hold the same numbers:
+        research/matched_training/{NAME,sweep_NAME,checkpoints_NAME}.json, research/confirmation/NAME.json,
+        research/source_windows/NAME_POPULATION.json, and protocols/{NAME,candidates_NAME}.json
+Writes  nothing
+Needs   Python's standard library
+About   one second
 
-That a measured second or byte is what the machine took, no relation can tell: it is compared with the other frozen
-files. Exit 1 names what is false.
+No relation can tell whether a measured second or byte is what the machine took; such numbers are compared with the
+other frozen files. Exit 1 names what is false.
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -23,19 +23,18 @@ from evidence import (
     Checks,
     InputError,
     canonical_json,
+    parser,
     read_json,
     require_keys,
     run_script,
     sha256_bytes,
-    sha256_file,
 )
-from research.resources.rebuilt_sweep import check_sweep
-from research.resources.rebuilt_totals import SECONDS, rebuilt
+from research.resources.reference_sweep import check_sweep
+from research.resources.reference_totals import SECONDS, reference_totals
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
-# What run_all.py writes: whether an exit status can stand beside an outcome.
+# The outcomes that run_all.py writes, and which exit statuses each may have.
 OUTCOMES = {"failed": lambda status: status is not None and status >= 0, "finished": lambda status: status == 0,
             "interrupted": lambda status: status is not None,
             "killed": lambda status: status is not None and status < 0, "lost": lambda status: status is None}
@@ -46,7 +45,7 @@ KEYS = ("inputs", "not_recorded", "records", "study", "totals")
 
 
 def check_training(checks, record):
-    """What must hold inside the record of one training."""
+    """Check the relations within the record of one training."""
     name, seconds = record["name"], record["seconds"]
     checks.expect(0 <= seconds["timed"] <= seconds["loop"] and 0 <= seconds["score"] and
                   seconds["loop"] + seconds["score"] <= seconds["run"],
@@ -63,7 +62,7 @@ def check_training(checks, record):
 
 
 def check_scorings(checks, records):
-    """Positions are whole rows of the run's context; the official score is there once a training."""
+    """Check that positions are whole rows of the run's context, and that each training has one official score."""
     trainings, found = {record["name"]: record for record in records["trainings"]}, []
     for scoring in records["scorings"]:
         kind, run = scoring["kind"], scoring["run"]
@@ -81,7 +80,7 @@ def check_scorings(checks, records):
 
 
 def check_reservations(checks, records):
-    """Attempts number 1, 2, ...; a result's attempts are among them, and their seconds hold its whole run."""
+    """Check that attempts are numbered from 1, and that a result's attempts and seconds are within its reservations."""
     by_run = {}
     for record in records["reservations"]:
         by_run.setdefault(record["run"], []).append(record)
@@ -90,7 +89,7 @@ def check_reservations(checks, records):
         checks.expect(numbers == list(range(1, len(numbers) + 1)), f"{run}: reservations {numbers}")
         wrong = [r["attempt"] for r in attempts if r["outcome"] not in OUTCOMES or
                  not OUTCOMES[r["outcome"]](r["exit_status"]) or (r["outcome"] == "lost") != (r["seconds"] is None)]
-        checks.expect(not wrong, f"{run}: outcomes that do not fit exit status and seconds: {wrong or 'none'}")
+        checks.expect(not wrong, f"{run}: outcomes that contradict exit status or seconds: {wrong or 'none'}")
     for result in records["trainings"]:
         if result["kind"] != "run":
             continue
@@ -111,7 +110,7 @@ def check_reservations(checks, records):
 
 
 def check_results(checks, records, frozen, *_):
-    """Each run is, by SHA-256 and number by number, the result that is frozen in ../matched_training."""
+    """Compare each run with the frozen result, by SHA-256 and number by number."""
     runs = {record["name"]: record for record in records["trainings"] if record["kind"] == "run"}
     for name, result in frozen["runs"].items():
         record = runs.get(name, {})
@@ -122,7 +121,7 @@ def check_results(checks, records, frozen, *_):
 
 
 def other_scorings(root, study):
-    """[(kind, run, what a frozen file says of that scoring)] of the frozen evidence that is there."""
+    """List (kind, run, what a frozen file states of that scoring), over the frozen files that exist."""
     research, found = root / "research", []
     path = research / f"matched_training/checkpoints_{study}.json"
     if path.exists():
@@ -140,13 +139,13 @@ def other_scorings(root, study):
 
 
 def check_others(checks, records, root, study):
-    """The records against every other frozen file that holds the same numbers."""
+    """Compare the records with every other frozen file that holds the same numbers."""
     for name, check in ((f"{study}.json", check_results), (f"sweep_{study}.json", check_sweep)):
         path = root / "research/matched_training" / name
         if path.exists():
             check(checks, records, read_json(path), study, root)
         else:
-            print(f"left out a comparison: no {path}")
+            print(f"not compared: {path} does not exist")
     ours = {(record["kind"], record["run"]): record for record in records["scorings"]}
     for kind, run, expected in other_scorings(root, study):
         found = ours.get((kind, run), {})
@@ -156,31 +155,14 @@ def check_others(checks, records, root, study):
 # ---------------------------------------------------------------------------------------------- main
 
 
-def markdown(evidence):
-    """The README's lines of a study: trainings, scorings, reservations."""
-    study, totals = evidence["study"], evidence["totals"]
-    lines = []
-    for kind, t in totals["trainings"].items():
-        seconds = " | ".join(f"{t['seconds'][key]:,.1f}" for key in ("timed", "loop", "run"))
-        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['training_positions']:,} | "
-                     f"{t['training_flops']:.3e} | {seconds} | {t['peak_bytes'] / 2**20:,.1f} |")
-    for kind, t in totals["scorings"].items():
-        seconds = "not recorded" if t["seconds"] is None else f"{t['seconds']:,.1f}"
-        lines.append(f"| `{study}` | {kind} | {t['number']} | {t['forward_positions']:,} | {t['forward_flops']:.3e} | "
-                     f"{seconds} |")
-    for outcome, t in (totals["reservations"] or {}).items():
-        lines.append(f"| `{study}` | {outcome} | {t['number']} | {t['seconds']:,.1f} |")
-    return lines
-
-
 def check_study(checks, path, root):
-    """All checks of one frozen ledger, then its lines of the README."""
+    """Run all checks of one frozen ledger."""
     evidence = read_json(path)
     require_keys(evidence, KEYS, path)
     records = evidence["records"]
     checks.expect(evidence["study"] == path.stem, f"{path.name}: study {evidence['study']}")
     strangers = {record["run"] for record in records["scorings"]} - {record["name"] for record in records["trainings"]}
-    checks.expect(not strangers, f"scorings of runs that have no record in trainings: {sorted(strangers) or 'none'}")
+    checks.expect(not strangers, f"scorings of runs without a record in trainings: {sorted(strangers) or 'none'}")
     if strangers:
         return
     for record in records["trainings"]:
@@ -190,25 +172,22 @@ def check_study(checks, path, root):
     checks.expect(bool(unknown) == (records["reservations"] is None), f"reservations: {unknown or 'recorded'}")
     if records["reservations"] is not None:
         check_reservations(checks, records)
-    totals = rebuilt(records)
+    totals = reference_totals(records)
     for key in sorted({*totals, *evidence["totals"]}):
         checks.equal(f"total {key}", evidence["totals"].get(key), totals.get(key))
-    for entry in evidence["inputs"]:
-        if entry["path"].startswith("protocols/") and (root / entry["path"]).exists():
-            checks.equal(entry["path"], entry["sha256"], sha256_file(root / entry["path"]))
     check_others(checks, records, root, path.stem)
-    print("", *markdown(evidence), *(f"not recorded: {line}" for line in evidence["not_recorded"]), "", sep="\n")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", nargs="+", metavar="NAME", help="default: all that are frozen")
-    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", nargs="+", metavar="NAME", help="studies to check (default: all that are frozen)")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options = arguments.parse_args(argv)
     folder, checks = options.root / "research/resources", Checks()
-    paths = [folder / f"{name}.json" for name in options.study or ()] or sorted(folder.glob("*.json"))
+    frozen = sorted(folder.glob("*.json"))
+    paths = [folder / f"{name}.json" for name in options.study] if options.study else frozen
     if not paths:
-        raise InputError(f"{folder}: nothing is frozen; make it with: sum_resources.py --study NAME --freeze")
+        raise InputError(f"{folder}: no ledger is frozen; run sum_resources.py --study NAME --freeze")
     for path in paths:
         check_study(checks, path, options.root)
     return checks.close()

@@ -1,7 +1,7 @@
-"""The frozen sweep against the ledger's records of its trainings and against its protocol, for verify_resources.py.
+"""Checks of the frozen sweep against the ledger's records of its trainings and against its protocol.
 
-A candidate's speed follows from its targets, its seconds and the size of its model; the score is measured alone, and
-no record repeats it.
+A candidate's speed follows from its targets, its seconds and the size of its model. Its score is measured once, and no
+record repeats it.
 """
 
 from evidence import read_json_if_there, sha256_file
@@ -11,12 +11,12 @@ VARIED = ("context", "heads", "microbatch", "width")
 
 
 def folder_of(study, candidate, phase):
-    """The beginning of the name that the ledger gives a candidate's training."""
+    """Return the beginning of the name that the ledger gives a candidate's training."""
     return f"sweep_{study}/" + "context{context}_width{width}_microbatch{microbatch}/".format(**candidate) + f"{phase}/"
 
 
 def check_candidate(checks, record, candidate, name):
-    """Every number of a candidate but its score and its model's, from the record of its training."""
+    """Derive every number of a candidate from the record of its training, except its score and its model's size."""
     seconds, flops = record["seconds"]["loop"], record["flops_per_token"] * record["targets"]
     derived = {**{key: record[key] for key in ("updates", "targets", "peak_bytes")}, "loop_seconds": seconds,
                "targets_per_second": record["targets"] / seconds, "flops_per_second": flops / seconds,
@@ -25,7 +25,7 @@ def check_candidate(checks, record, candidate, name):
 
 
 def check_shapes(checks, sweep, base, frozen, trainings, study):
-    """Candidates, seconds and rows scored are the protocol's; parameters and FLOPs are counted from each shape."""
+    """Compare candidates, seconds and scored rows with the protocol; count parameters and FLOPs from each shape."""
     shapes = [{key: candidate[key] for key in VARIED} for candidate in frozen["candidates"]]
     checks.equal(f"sweep_{study}: candidates and seconds of the protocol", [shapes, frozen["seconds"]],
                  [sweep["candidates"], sweep["seconds"]])
@@ -45,7 +45,7 @@ def check_shapes(checks, sweep, base, frozen, trainings, study):
 
 
 def check_sweep(checks, records, frozen, study, root):
-    """All of it; what is not below `root` is left out by name."""
+    """Run all checks of the sweep; a file that does not exist below `root` is named and left out."""
     trainings = {record["name"]: record for record in records["trainings"] if record["kind"] == "sweep"}
     checks.equal(f"sweep_{study}: study", frozen["study"], study)
     for candidate in frozen["candidates"]:

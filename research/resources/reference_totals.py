@@ -1,4 +1,4 @@
-"""The totals of a resource ledger from its records alone, for verify_resources.py; not by sum_resources.py."""
+"""The verifier's own totals of a resource ledger, from its records alone."""
 
 import math
 
@@ -6,15 +6,15 @@ SECONDS = ("timed", "loop", "score", "run")
 
 
 def grouped(records, key):
-    """{key of a record: records} in the order of their first."""
+    """Group records by a key, in the order of their first occurrence."""
     groups = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)
     return groups
 
 
-def rebuilt(records):
-    """All totals: of trainings and scorings by kind, of reservations by outcome, of what is unfinished."""
+def reference_totals(records):
+    """Return all totals: trainings and scorings by kind, reservations by outcome, unfinished trainings."""
     of = {record["name"]: record for record in records["trainings"]}
     totals = {"trainings": {}, "scorings": {}, "reservations": None}
     for kind, group in grouped(records["trainings"], lambda r: r["kind"]).items():
@@ -34,7 +34,7 @@ def rebuilt(records):
     totals["training_positions"] = sum(t["training_positions"] for t in totals["trainings"].values())
     totals["peak_bytes"] = max(t["peak_bytes"] for t in totals["trainings"].values())
     if records["reservations"] is not None:
-        totals["reservations"] = rebuilt_reservations(records["reservations"], of)
+        totals["reservations"] = _reservation_totals(records["reservations"], of)
     logged = records["unfinished"]
     totals["unfinished"] = {"number": len(logged), "updates": sum(r["updates"] for r in logged),
                             "targets": sum(r["targets"] for r in logged),
@@ -42,8 +42,8 @@ def rebuilt(records):
     return totals
 
 
-def rebuilt_reservations(reservations, results):
-    """Totals by outcome; `discarded` is what finished and has no result of its own among `results`."""
+def _reservation_totals(reservations, results):
+    """Sum by outcome; a finished reservation without a result of its own among `results` is `discarded`."""
 
     def outcome(record):
         later = [r for r in reservations if r["run"] == record["run"] and r["attempt"] > record["attempt"]]
