@@ -132,7 +132,7 @@ def require_whole(protocol, records, frozen):
         raise InputError(f"{name}: not finished; run `make run-all STUDY={protocol['study']}` before --freeze")
     for record in records["reservations"] or ():
         if record["outcome"] == "open":
-            raise InputError(f"{record['run']}: attempt {record['attempt']} has no end in the ledger: it is running, or "
+            raise InputError(f"{record['run']}: attempt {record['attempt']} has no end in the ledger: it is running or "
                              "its runner was killed; run_all.py writes the end when it is run again")
     for name, result in (read_json(frozen)["runs"] if frozen.exists() else {}).items():
         if name not in names or names[name]["sha256"] != sha256_bytes(canonical_json(result)):
