@@ -17,7 +17,7 @@ SCORING_DEVICE := --gpu "$(GPU)"
 DEVICE_ARGUMENTS := --gpu "$(GPU)"
 endif
 
-.PHONY: help setup demo test prepare runs run-all audit evaluate check-manifests verify report summary benchmark
+.PHONY: help setup demo test prepare runs run-all audit evaluate check-manifests verify lint report summary benchmark
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,10 @@ help: ## list these commands
 setup: .venv/installed ## create .venv and install the pinned requirements
 
 .venv/installed: requirements.txt
-	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --requirement requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "make setup: Python 3.11.4 or newer is needed, \
+	$(PYTHON) is " + sys.version.split()[0] + "; name another one, as in: make setup PYTHON=python3.12")'
+	test -e $@ || $(PYTHON) -m venv --clear .venv
+	PIP_USER=0 $(PY) -m pip install --quiet --requirement requirements.txt
 	touch $@
 
 demo: setup ## the main job on the embedded corpus: prepare, train six runs on the CPU, audit, report
@@ -61,22 +63,11 @@ evaluate: setup ## the further scores of STUDY's trained models, in their order,
 check-manifests: setup ## every SHA-256 list in manifests/ against its files, and the inputs that evidence names
 	$(PY) check_manifests.py
 
-verify: setup ## every verifier without data: manifests, theorem, frozen results, balance of audits, the paper's tables
-	$(PY) check_manifests.py
-	$(PY) research/theorem/packing_checker.py --self-test --size 3
-	$(PY) research/source_exclusion/check_length_histogram.py
-	$(PY) research/source_exclusion/verify_ledgers.py
-	$(PY) research/matched_training/verify_training_table.py
-	$(PY) research/prefix_ranking/verify_evaluation_summary.py
-	$(PY) research/source_windows/verify_window_evidence.py
-	$(PY) research/confirmation/verify_confirmation.py
-	$(PY) research/confirmation/verify_leakage.py
-	$(PY) research/batch_boundaries/verify_batch_boundaries.py
-	$(PY) research/token_bytes/verify_token_bytes.py
-	$(PY) research/resources/verify_resources.py
-	$(PY) research/published_tables/verify_published_tables.py
-	$(PY) research/summary/summarise.py --study wheels --check
-	@echo "every verifier above ended with 0 failed"
+verify: setup ## every verifier that needs no prepared data: the theorem, all frozen evidence, the pages, supplement v1
+	$(PY) verify_all.py
+
+lint: setup ## the rules of pyproject.toml, by ruff
+	$(PY) -m ruff check .
 
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)

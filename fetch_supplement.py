@@ -29,9 +29,10 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import evidence
-from bundles.archive import MANIFEST, Unsound, naming, unpack
+from bundles.archive import MANIFEST, Unsound, unpack
 from corpora.transfer import WrongDigest, fetch, is_there
-from evidence import HEX_DIGEST, Checks, InputError, require, run_script, sha256_file
+from evidence import HEX_DIGEST, Checks, InputError, require, run_script
+from files import naming, sha256_file
 
 MB = 10**6
 

@@ -4,7 +4,6 @@ Each limit comes with the reason for it, so that a message can say why. The GPU 
 library only, because every run directory carries a copy.
 """
 
-import fcntl
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +126,8 @@ def lock(path):
 
     InputError says what to do where the file system cannot lock files at all.
     """
+    import fcntl  # which Windows lacks, where a supplement can be checked nevertheless
+
     with naming(path):
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666), "a+", encoding="utf-8")
     try:

@@ -15,7 +15,6 @@ import stat
 import struct
 import tarfile
 import zlib
-from contextlib import contextmanager
 from pathlib import Path
 
 from bundles.names import name_findings
@@ -26,6 +25,7 @@ MANIFEST = "manifest.sha256"
 MODIFIED = 946_684_800  # 2000-01-01 UTC: tar warns of 1970
 STORED_BLOCK = 65_535
 LONGEST_NAME = 100
+EVIDENCE = (".json", ".npy", ".png", ".sha256")
 UNWANTED_MODE = 0o113  # a file that anybody may execute, or that everybody may write
 
 
@@ -103,16 +103,6 @@ def record_of(place, name):
 def archive_of(place, name):
     """Return the path of the archive of the supplement `name` below `place`."""
     return Path(place) / "dist" / f"{name}.tar.gz"
-
-
-@contextmanager
-def naming(path):
-    """Re-raise an OSError, such as a full disk, as an InputError that names `path` and says what to do."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{path}: {reason}; make room or choose another --out, and run again") from None
 
 
 def frozen_findings(place, name):

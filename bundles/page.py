@@ -6,15 +6,15 @@ CHECKS = """\
 ## Check it
 
     sha256sum -c --quiet manifest.sha256    # or: shasum -a 256 -c manifest.sha256
-    python -B verify_all.py                 # Python 3.11 or newer; NumPy for some parts; half a minute on one core
+    python -B verify_all.py                 # Python 3.11 or newer; most verifiers need NumPy
 
-The first compares the files with the list. The second does so too, finds files that are not listed, and derives the
-frozen numbers again, one line a part (what it cannot derive is listed below). Exit code 0: every part ran and holds;
-1: something is false; 2: something could not be checked; either is named. Neither can tell who made this folder:
-compare the archive's SHA-256 with the published one first.
+The first command compares the files with the list. The second does so too, finds files that are not listed, and derives
+the frozen numbers again: it prints one line for each verifier. Exit code 0 means that every verifier ran and holds, 1
+that something is false, and 2 that something could not be checked; the output names it. Neither command can tell who
+made this folder: compare the archive's SHA-256 with the published one first.
 
-Each command of the table can be run alone. Keep `-B`: without it Python leaves `__pycache__` folders, not in the list.
-To prepare data or train, work in a copy of this folder: what that writes is not listed either.
+Each command of the table can be run alone. Keep `-B`: without it Python writes `__pycache__` folders, which are not in
+the list. To prepare data or to train, work in a copy of this folder, because that writes unlisted files too.
 """
 
 LICENCE = """\
@@ -25,42 +25,52 @@ MIT (LICENSE).
 
 
 def matches(names, patterns):
-    """The sorted names that match one of the patterns whole; `*` stays within a folder."""
+    """Return the sorted names that match one of the patterns whole; `*` stays within a folder."""
     return sorted(name for name in names if any(PurePosixPath("/", name).match(f"/{pattern}") for pattern in patterns))
 
 
 def table(header, rows):
-    """Lines of a Markdown table."""
+    """Return the lines of a Markdown table."""
     return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
 
 
-def parts_table(parts):
-    rows = [[part["name"], f"`python -B {' '.join(part['command'])}`", ", ".join(part["needs"]) or "standard library"]
-            for part in parts]
-    return table(["part", "command", "needs"], rows)
+def verifiers_table(verifiers):
+    """Return the lines of a table with one row for each verifier: what it shows, how to run it, what it needs."""
+    rows = [[verifier["claim"], f"`python -B {' '.join(verifier['command'])}`",
+             ", ".join(verifier["needs"]) or "standard library"] for verifier in verifiers]
+    return table(["claim", "command", "needs"], rows)
 
 
 def contents_table(contents, names):
-    """What is here, by pattern, with the number of files; a file may stand in two lines."""
+    """Return a table of the files by pattern, with their numbers; a file may be in two lines."""
     rows = []
     for entry in contents:
         count = len(matches(names, entry["files"]))
-        rows += [[entry["what"], ", ".join(f"`{pattern}`" for pattern in entry["files"]), str(count)]] if count else []
+        if count:
+            rows.append([entry["what"], ", ".join(f"`{pattern}`" for pattern in entry["files"]), str(count)])
     return table(["what", "files", "number"], rows)
 
 
 def section(title, lines):
-    """A section, or nothing when it would be empty."""
+    """Return the lines of a section, or none when it would be empty."""
     return ["", f"## {title}", "", *lines] if lines else []
 
 
-def page(name, content, names, parts, without, records):
-    """The page's text; `records` are the SHA-256 of what it extends, `without` what it was frozen without."""
+def page(name, content, names, listed, records):
+    """Return the page's text.
+
+    `content` is manifests/supplement_vN.json, `names` are the supplement's files, `listed` is its list of verifiers,
+    and `records` holds the SHA-256 of the supplements that it extends.
+    """
     extends = [f"    {digest}  {path}" for path, digest in sorted(records.items())]
-    extends += ["", "This holds only what they lack or what `errata.json` says it replaces."] if records else []
-    lines = [f"# {name}", "", content["about"], "", *CHECKS.splitlines(), "", *parts_table(parts)]
-    lines += section("Extends", extends) + section("What is here", contents_table(content["contents"], names))
-    lines += section("Frozen without", [f"* {what}" for what in without])
+    if records:
+        extends += ["", "This supplement holds only what they lack, or what `errata.json` says that it replaces."]
+    errata = [f"* `{erratum['file']}`: {erratum['wrong']} Replaced by: {erratum['replaced_by'] or 'nothing'}."
+              for erratum in content["errata"]]
+    lines = [f"# {name}", "", content["about"], "", *CHECKS.splitlines(), "", *verifiers_table(listed["verifiers"])]
+    lines += section("Extends", extends) + section("Errata", errata)
+    lines += section("What is here", contents_table(content["contents"], names))
+    lines += section("Frozen without", [f"* {what}" for what in listed["frozen_without"]])
     lines += section("Not checked here", [f"* {limit}" for limit in content["limits"]])
     notices = ["Third parties: THIRD_PARTY.md."] if "THIRD_PARTY.md" in names else []
     return "\n".join([*lines, "", *LICENCE.splitlines(), *notices]) + "\n"

@@ -1,7 +1,5 @@
 """A supplement has the same bytes everywhere, is complete or not made, never overwritten, and a later one only adds."""
 
-import ast
-import errno
 import gzip
 import io
 import json
@@ -19,9 +17,11 @@ import pytest
 import check_manifests
 import freeze_supplement
 from bundles import archive as supplements
-from evidence import InputError, read_json, sha256_bytes, sha256_file, write_json
+from bundles import contents as bundle_contents
+from evidence import InputError, read_json, sha256_bytes, write_json
+from files import sha256_file
 from manifest import read_manifest
-from tiny import whole_repository
+from tiny import disks
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKER = """\
@@ -38,12 +38,16 @@ FILES = {"research/a/check.py": CHECKER, "research/a/one.json": '{"value": 1}\n'
 def contents(**changes):
     return {"about": "A small one.", "errata": [], "limits": [],
             "contents": [{"what": "loaders", "files": ["loaders/*"]}, {"what": "evidence", "files": ["research/*/*"]}],
-            "parts": [part("one", "a", "*.json")]} | changes
+            "verifiers": ["one"]} | changes
 
 
-def part(name, question, evidence):
-    return {"name": name, "command": [f"research/{question}/check.py"], "needs": [],
-            "evidence": [f"research/{question}/{evidence}"]}
+def verifier(name, question, evidence):
+    return {"name": name, "claim": f"The value of {question} holds.", "command": [f"research/{question}/check.py"],
+            "needs": [], "data": [], "default": True, "seconds": 1, "evidence": [f"research/{question}/{evidence}"]}
+
+
+def write_verifiers(root, *verifiers):
+    write_json(root / "manifests/verifiers.json", {"frozen_without": [], "supplement": None, "verifiers": verifiers})
 
 
 def write_files(root, files):
@@ -57,9 +61,11 @@ def repository(tmp_path):
     """A small repository with one piece of evidence and its verifier, described by manifests/supplement_v1.json."""
     root = tmp_path / "repository"
     write_files(root, FILES)
-    for name in freeze_supplement.EACH:
+    for name in bundle_contents.EACH:
         (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, root / name)
+    write_verifiers(root, verifier("one", "a", "*.json"), verifier("two", "b", "two.json"),
+                    verifier("three", "c", "one.json"))
     write_json(root / "manifests/supplement_v1.json", contents())
     return root
 
@@ -87,37 +93,14 @@ def test_every_supplement_of_this_repository_is_as_it_was_frozen():
     assert {name: supplements.frozen_findings(ROOT, name) for name in recorded} == {name: [] for name in recorded}
 
 
-def test_every_module_that_a_file_of_version_1_imports_comes_with_it():
-    content = whole_repository.contents()
-    names = set(freeze_supplement.gather(ROOT, content["contents"])[0])
-    ours = {path.relative_to(ROOT).as_posix() for folders in ("", "[a-z]*/", "research/*/")
-            for path in ROOT.glob(f"{folders}*.py")}
-    missing = set()
-    for name in [name for name in names if name.endswith(".py")]:
-        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            places = {f"{folder}{module.replace('.', '/')}.py" for module in modules
-                      for folder in ("", f"{Path(name).parent.as_posix()}/")}
-            missing |= {(name, place) for place in places & ours - names}
-    assert len(names) > 100 and not missing
-
-
-def test_no_corpus_text_and_no_weights_are_listed():
-    content = whole_repository.contents()
-    names = freeze_supplement.gather(ROOT, content["contents"])[0]
-    allowed = (".py", ".json", ".npy", ".md", ".png", ".sha256", ".txt", ".cff", "LICENSE", "Makefile")
-    assert [name for name in names if not name.endswith(allowed) or name.split("/")[0] in ("data", "runs")] == []
-
-
 # -------------------------------------------------------------------------------------------- the archive
 
 
 def test_the_folder_lists_every_file_and_the_archive_holds_the_folder(repository, capfd):
     assert freeze(repository) == 0
     folder = repository / "supplement_v1"
-    copied = {*FILES, *freeze_supplement.EACH}
-    assert set(tree(folder)) == copied | {"README.md", "parts.json", "manifest.sha256"}
+    copied = {*FILES, *bundle_contents.EACH}
+    assert set(tree(folder)) == copied | {"README.md", "manifests/verifiers.json", "manifest.sha256"}
     assert all((folder / name).read_bytes() == (repository / name).read_bytes() for name in copied)
     assert read_manifest(folder / "manifest.sha256") == {
         name: sha256_bytes(data) for name, data in tree(folder).items() if name != "manifest.sha256"}
@@ -215,8 +198,8 @@ def refused(root, match, *arguments):
 
 
 @pytest.mark.parametrize("kept, match", [
-    ("supplement_v1", "supplement_v1: there without .*supplement_v1.sha256, .* delete what it left .* bring it back"),
-    ("dist", "supplement_v1.tar.gz: there without"), ("manifests/supplement_v1.sha256", "never overwritten"),
+    ("supplement_v1", "supplement_v1: exist without .*supplement_v1.sha256, .* delete what it left .* restore it"),
+    ("dist", "supplement_v1.tar.gz: exist without"), ("manifests/supplement_v1.sha256", "never overwritten"),
 ])
 def test_what_is_frozen_is_not_overwritten(repository, kept, match):
     freeze(repository)
@@ -240,40 +223,45 @@ def test_what_a_killed_freeze_left_is_named_and_once_deleted_the_next_call_freez
     done = subprocess.run([sys.executable, "-c", code, "v1", "--root", repository], stdout=subprocess.DEVNULL)
     assert done.returncode == -signal.SIGKILL
     named = " and ".join(str(repository / name) for name in left)
-    refused(repository, f"{named}: there without .*, delete what it left")
+    refused(repository, f"{named}: exist without .*, delete what it left")
     for path in [repository / name for name in left]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert freeze(repository) == 0 and archive(repository) == archive(tmp_path / "undisturbed")
 
 
-def failing(monkeypatch, last, error, after):
-    """The write of the file of this name fails, before anything of it is there or, as an interrupt may, `after`."""
+def interrupted(monkeypatch, last):
+    """The write of the file of this name is interrupted when it is done."""
     write = freeze_supplement.write_atomic
 
     def write_until(path, data):
-        if path.name != last or after:
-            write(path, data)
+        write(path, data)
         if path.name == last:
-            raise error
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(freeze_supplement, "write_atomic", write_until)
 
 
-@pytest.mark.parametrize("last, named", [
-    ("one.json", "supplement_v1/research/a/one.json"), ("supplement_v1.tar.gz", "dist/supplement_v1.tar.gz"),
-    ("supplement_v1.sha256", "manifests/supplement_v1.sha256")])
-def test_a_full_disk_is_named_with_what_helps_and_nothing_is_left(repository, monkeypatch, last, named):
-    with monkeypatch.context() as patch:
-        failing(patch, last, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), after=False)
-        refused(repository, f"{repository / named}: No space left on device; make room or choose another --out")
-    assert not list(repository.glob("*supplement_v*")) and freeze(repository) == 0
+@pytest.mark.parametrize("size", [64_000, 128_000])
+def test_a_full_disk_is_named_with_what_helps_and_nothing_is_left(repository, tmp_path, size):
+    """The smaller disk has no room for the folder, the larger one none for the archive."""
+    with disks.small_disk(tmp_path / "disk", size) as disk:
+        with pytest.raises(InputError, match=f"{disk}/.*: No space left on device; make room"):
+            freeze(repository, "v1", "--out", disk)
+        assert [path for path in disk.rglob("*") if path.is_file() or "supplement" in path.name] == []
+    assert freeze(repository) == 0
+
+
+def test_a_folder_that_is_read_only_is_named(repository, tmp_path):
+    (tmp_path / "out").mkdir()
+    with disks.read_only(tmp_path / "out"), pytest.raises(InputError, match="out/.*read-only; name a folder"):
+        freeze(repository, "v1", "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize("last", ["one.json", "supplement_v1.tar.gz", "supplement_v1.sha256"])
 def test_an_interrupted_freeze_leaves_nothing(repository, monkeypatch, last):
     before = tree(repository)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        failing(patch, last, KeyboardInterrupt(), after=True)
+        interrupted(patch, last)
         freeze(repository)
     assert tree(repository) == before and not list(repository.glob("*supplement_v*")) and freeze(repository) == 0
 
@@ -286,7 +274,7 @@ def test_files_that_cannot_grow_are_as_a_full_disk(repository):
     done = subprocess.run(command, capture_output=True, text=True,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and tree(repository) == before
-    assert f"{repository / 'dist/supplement_v1.tar.gz'}: File too large; make room or" in done.stderr
+    assert f"{repository / 'dist/supplement_v1.tar.gz'}: File too large; make room" in done.stderr
     freeze(repository)
     assert len(archive(repository)) > limit
 
@@ -308,7 +296,7 @@ def test_above_25_million_bytes_is_refused_and_the_largest_files_are_named(repos
 @pytest.mark.parametrize("name, match", [
     ("loaders", r"no loaders/\*"), ("research/a/one.json", r"one: no research/a/\*.json"),
     ("research/a/check.py", "one: no research/a/check.py")])
-def test_a_pattern_or_part_without_files_is_refused_or_left_out_and_named(repository, name, match, capfd):
+def test_a_pattern_or_verifier_without_files_is_refused_or_left_out_and_named(repository, name, match, capfd):
     shutil.rmtree(repository / name) if (repository / name).is_dir() else (repository / name).unlink()
     refused(repository, match)
     if name != "loaders":
@@ -316,7 +304,7 @@ def test_a_pattern_or_part_without_files_is_refused_or_left_out_and_named(reposi
     else:
         assert freeze(repository, "v1", "--incomplete") == 0
         folder = repository / "supplement_v1"
-        assert read_json(folder / "parts.json")["frozen_without"] == ["loaders/*: no such files"]
+        assert read_json(folder / "manifests/verifiers.json")["frozen_without"] == ["loaders/*: no such files"]
         assert "* loaders/*: no such files" in (folder / "README.md").read_text()
         assert "frozen without loaders/*: no such files" in capfd.readouterr().out
 
@@ -333,9 +321,11 @@ def test_names_that_differ_only_in_case_are_refused(repository):
     refused(repository, "'loaders/one.py': differs only in case from 'loaders/ONE.py'")
 
 
-def test_a_table_of_contents_with_an_unknown_key_is_refused(repository):
-    write_json(repository / "manifests/supplement_v1.json", contents(extra=1))
-    refused(repository, "unknown key extra")
+@pytest.mark.parametrize("changes, match", [({"extra": 1}, "unknown key extra"),
+                                            ({"verifiers": ["four"]}, "no verifier four; there are one, two, three")])
+def test_a_table_of_contents_with_an_unknown_key_or_verifier_is_refused(repository, changes, match):
+    write_json(repository / "manifests/supplement_v1.json", contents(**changes))
+    refused(repository, match)
 
 
 @pytest.mark.parametrize("version", ["1", "v0", "v01", "../v1", "v1 "])
@@ -383,7 +373,7 @@ def extended(repository):
     freeze(repository)
     write_files(repository, {"research/b/two.json": '{"value": 2}\n', "research/b/check.py": CHECKER.replace(
         "a/one", "b/two").replace("== 1", "== 2")})
-    described = contents(parts=[part("two", "b", "two.json")], errata=[ERRATUM])
+    described = contents(verifiers=["two"], errata=[ERRATUM])
     write_json(repository / "manifests/supplement_v2.json", described)
     return repository
 
@@ -392,13 +382,14 @@ def test_version_2_names_version_1_by_hash_and_holds_only_what_it_lacks(extended
     before = tree(extended / "supplement_v1")
     assert freeze(extended, "v2") == 0
     folder = extended / "supplement_v2"
-    assert set(tree(folder)) - {*freeze_supplement.EACH, "README.md", "parts.json", "manifest.sha256"} == {
-        "research/b/two.json", "research/b/check.py", "EXTENDS", "errata.json"}
+    evidence = {name for name in tree(folder) if bundle_contents.is_evidence(name)}
+    assert evidence == {"research/b/two.json"} and {"EXTENDS", "errata.json", "loaders/one.py"} <= set(tree(folder))
     assert read_manifest(folder / "EXTENDS") == {
         "supplement_v1.tar.gz": sha256_bytes(archive(extended)),
         "supplement_v1/manifest.sha256": sha256_file(extended / "supplement_v1/manifest.sha256")}
     assert read_json(folder / "errata.json") == [ERRATUM]
-    assert sha256_bytes(archive(extended)) in (folder / "README.md").read_text()
+    page = (folder / "README.md").read_text()
+    assert sha256_bytes(archive(extended)) in page and ERRATUM["wrong"] in page and "The value of b holds." in page
     assert tree(extended / "supplement_v1") == before
 
 
@@ -406,10 +397,10 @@ def test_version_3_names_both(extended):
     freeze(extended, "v2")
     write_files(extended, {"research/c/check.py": CHECKER.replace("a/one", "c/one"),
                            "research/c/one.json": '{"value": 1}\n'})
-    write_json(extended / "manifests/supplement_v3.json", contents(parts=[part("three", "c", "one.json")]))
+    write_json(extended / "manifests/supplement_v3.json", contents(verifiers=["three"]))
     assert freeze(extended, "v3") == 0
     folder = extended / "supplement_v3"
-    assert len(read_manifest(folder / "EXTENDS")) == 4 and not (folder / "research/b").exists()
+    assert len(read_manifest(folder / "EXTENDS")) == 4 and not (folder / "research/b/two.json").exists()
 
 
 @pytest.mark.parametrize("edit, match", [
@@ -429,19 +420,26 @@ def with_errata(root, errata):
     path.write_text(json.dumps(read_json(path) | {"errata": errata}))
 
 
-def test_a_file_that_differs_from_version_1_needs_an_erratum(extended):
-    (extended / "loaders/one.py").write_text("print()\n")
-    refused(extended, "loaders/one.py: differs from the version before", "v2")
-    with_errata(extended, [{"file": "loaders/one.py", "wrong": "it did nothing", "replaced_by": "loaders/one.py"}])
+def test_evidence_that_differs_from_version_1_needs_an_erratum(extended):
+    write_files(extended, {"research/a/one.json": '{"value": 1.0}\n'})
+    with_errata(extended, [])
+    refused(extended, "research/a/one.json: differs from the version before", "v2")
+    with_errata(extended, [ERRATUM | {"replaced_by": "research/a/one.json"}])
+    assert freeze(extended, "v2") == 0
+    assert (extended / "supplement_v2/research/a/one.json").read_text() == '{"value": 1.0}\n'
+    assert (extended / "supplement_v1/research/a/one.json").read_text() == '{"value": 1}\n'
+
+
+def test_code_and_pages_may_differ_from_version_1_without_an_erratum(extended):
+    write_files(extended, {"loaders/one.py": "print()\n"})
     assert freeze(extended, "v2") == 0
     assert (extended / "supplement_v2/loaders/one.py").read_text() == "print()\n"
-    assert (extended / "supplement_v1/loaders/one.py").read_text() == "pass\n"
 
 
 @pytest.mark.parametrize("change, match", [
-    ({"file": "loaders/none.py"}, "loaders/none.py: in no version before"),
+    ({"file": "loaders/one.py"}, "loaders/one.py: no evidence of an earlier version"),
     ({"replaced_by": "loaders/none.py"}, "replaced_by loaders/none.py: not in this supplement"),
-    ({"replaced_by": "loaders/one.py"}, "replaced_by loaders/one.py: not in this supplement"),
+    ({"replaced_by": "research/a/one.json"}, "replaced_by research/a/one.json: not in this supplement"),
     ({"why": ""}, "unknown key why"),
 ])
 def test_an_erratum_names_a_file_before_and_one_that_is_here(extended, change, match):
