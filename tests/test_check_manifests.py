@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_the_frozen_evidence_is_what_the_manifest_lists():
     listed = read_manifest(ROOT / check_manifests.FROZEN)
-    assert check_manifests.frozen_findings(listed, ROOT) == [] and len(listed) >= 8
+    assert check_manifests.research_findings(listed, ROOT) == [] and len(listed) >= 8
 
 
 @pytest.fixture
@@ -64,6 +64,14 @@ def test_a_changed_missing_or_extra_file_is_named(repository, capsys, name, chan
     change(repository / name)
     code, printed = check(repository, capsys)
     assert code == 1 and finding in printed and printed.endswith("2 checks, 1 failed\n")
+
+
+def test_files_that_a_file_manager_writes_are_no_finding(repository, capsys):
+    for folder in ("data/tiny/train", "research/a"):
+        for name in (".DS_Store", "._lengths.npy", "Thumbs.db"):
+            if folder != "research/a" or not name.endswith(".npy"):
+                (repository / folder / name).write_text("x")
+    assert check(repository, capsys)[0] == 0
 
 
 # ------------------------------------------------------------------- one way of departing, one exit code

@@ -104,9 +104,9 @@ def test_a_committed_figure_that_is_not_the_frozen_one_is_found(tmp_path, change
     shutil.copytree(FIGURES, tmp_path / "research/summary/wheels")
     listed = {name: digest for name, digest in read_manifest(ROOT / check_manifests.FROZEN).items()
               if name.startswith("research/summary/wheels/")}
-    assert len(listed) == 4 and check_manifests.frozen_findings(listed, tmp_path) == []
+    assert len(listed) == 4 and check_manifests.research_findings(listed, tmp_path) == []
     change(tmp_path / "research/summary/wheels/contrasts.png")
-    assert f"research/summary/wheels/{finding}" in "; ".join(check_manifests.frozen_findings(listed, tmp_path))
+    assert f"research/summary/wheels/{finding}" in "; ".join(check_manifests.research_findings(listed, tmp_path))
 
 
 def test_a_condition_has_one_colour_wherever_it_is_drawn():

@@ -159,7 +159,7 @@ def test_what_the_manifest_alone_binds_is_bound_by_it_and_said(folder, name, tra
     content = changed(FROZEN[name], trail, lambda value: value + type(value)(1))
     assert failures(folder, name, content, capsys) == []
     listed = read_manifest(ROOT / check_manifests.FROZEN)
-    found = check_manifests.frozen_findings(listed, folder.parents[1])
+    found = check_manifests.research_findings(listed, folder.parents[1])
     assert any(line.startswith(f"research/batch_boundaries/{name}: changed") for line in found)
     for text in (verify_batch_boundaries.__doc__, (HERE / "README.md").read_text()):
         assert "manifests/frozen.sha256" in text and "alone" in text and "check_manifests.py" in text
