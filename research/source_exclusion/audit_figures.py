@@ -4,7 +4,6 @@ import numpy as np
 
 from research import drawing
 from research.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
-from research.source_exclusion.audit_tables import stratum_name
 
 FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
 FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}
@@ -44,18 +43,43 @@ def _lines(axes, groups, x, height):
     _label_ends(axes, ends, 0.06 * height)
 
 
-def started_by_length(path, records):
-    """Share of arrived documents that were started, by length."""
+def started_by_length(path, records, about):
+    """Draw the share of arrived documents that started, by length, of {name: record}.
+
+    about: what was audited, as {"corpus": text, "capacity": int, "buffer_size": int}.
+    """
     groups = _alike({name: [s["started_share"] for s in record["strata"]] for name, record in records.items()})
-    strata = next(iter(records.values()))["strata"]
-    figure, axes = plt.subplots(figsize=(10, 4.8), layout="constrained")
+    (name, record), strata = next(iter(records.items())), next(iter(records.values()))["strata"]
+    figure, axes = plt.subplots(figsize=(10, 5.2), layout="constrained")
     _lines(axes, groups, range(len(strata)), 100)
-    axes.set_xticks(range(len(strata)), [stratum_name(stratum) for stratum in strata], fontsize=9)
-    axes.set_xlabel("length of the document in tokens")
-    axes.set_ylabel("documents that were started, % of those that arrived")
-    never = next((name for name, values, _ in groups if values[-1] == 0), None)
-    axes.set_title(f"The longest documents are never begun: {never}" if never else "Documents begun, by length")
+    arrived = sum(stratum["tokens"]["arrived"] for stratum in strata)
+    labels = [f"{_two_lines(s)}\n{100 * s['tokens']['arrived'] / arrived:.1f} %" for s in strata]
+    axes.set_xticks(range(len(strata)), labels, fontsize=9)
+    axes.set_xlabel("length of the document in tokens; below it, the share of all tokens that arrived")
+    axes.set_ylabel("documents that started,\n% of those that arrived")
+    longer = [place for place, stratum in enumerate(strata) if stratum["over"] + 1 >= about["capacity"]]
+    if longer:
+        axes.axvspan(longer[0] - 0.5, len(strata) - 0.5, color=LIGHT, alpha=0.5, zorder=0)
+        axes.text(longer[0] - 0.45, 42, f"a row ({about['capacity']:,} tokens) or longer", fontsize=9, va="bottom")
+    axes.set_title(started_title(name, record))
+    figure.supxlabel(f"{about['corpus']}: rows of {about['capacity']:,} tokens, a buffer of {about['buffer_size']:,} "
+                     f"documents, {record['documents']['arrived']:,} documents arrived", fontsize=9, x=0.01, ha="left")
     return save(figure, path)
+
+
+def _two_lines(stratum):
+    low = f"{stratum['over'] + 1:,}"
+    return f"{low}\nto {stratum['up_to']:,}" if stratum["up_to"] else f"{low}\nand longer"
+
+
+def started_title(name, record):
+    """State the finding of a stream as the title of its figure."""
+    documents, protected = record["documents"], record["protected"]
+    if protected["applies"] and protected["documents"] and not protected["started"]:
+        share = 100 * protected["share_of_arrived"]
+        return (f"{name}: the {protected['documents']:,} longest of {documents['arrived']:,} documents have not "
+                f"started; they hold {share:.1f} % of the tokens")
+    return f"{name}: {documents['started']:,} of {documents['arrived']:,} documents have started"
 
 
 def token_fates(path, records):
@@ -127,10 +151,14 @@ def usable_buffer(path, curves):
     return save(figure, path)
 
 
-def draw(out, records, curves, prefix=""):
-    """Write all figures of {name: record} and the training streams' curves into a folder; return their paths."""
+def draw(out, records, curves, about, prefix=""):
+    """Write all figures of {name: record} and the training streams' curves into a folder; return their paths.
+
+    about: what was audited, as `started_by_length` takes it.
+    """
     training = {name: record for name, record in records.items() if name != "validation"}
-    figures = {"started_by_length": (started_by_length, records), "token_fates": (token_fates, records),
-               "exposure": (exposure, training), "usable_buffer": (usable_buffer, curves)}
     with plt.rc_context(STYLE):
-        return [figure(out / f"{prefix}{name}.png", shown) for name, (figure, shown) in figures.items()]
+        return [started_by_length(out / f"{prefix}started_by_length.png", records, about),
+                token_fates(out / f"{prefix}token_fates.png", records),
+                exposure(out / f"{prefix}exposure.png", training),
+                usable_buffer(out / f"{prefix}usable_buffer.png", curves)]

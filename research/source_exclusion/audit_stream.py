@@ -217,6 +217,13 @@ def parse_arguments(argv):
     return args
 
 
+def about(args, evidence):
+    """Say what was audited, for the figures: corpus, capacity and buffer size."""
+    settings = evidence.get("settings", evidence)
+    corpus = f"study {evidence['study']}" if args.study else Path(args.lengths or args.parquet or args.jsonl[0]).name
+    return {"corpus": corpus, "capacity": settings["capacity"], "buffer_size": settings["buffer_size"]}
+
+
 def main(argv=None):
     from research.source_exclusion.audit_figures import draw
 
@@ -229,7 +236,7 @@ def main(argv=None):
         return 1
     result, prefix = (out / "repeated.json", "repeated_") if args.repeated else (out / "audit.json", "")
     write_json(result, {**evidence, "runs": runs} if audit_source is audit_study else evidence)
-    figures = draw(out, records, curves, prefix)
+    figures = draw(out, records, curves, about(args, evidence), prefix)
     print(*(finding(*item) for item in records.items()), sep="\n")  # after the files: a reader such as head may leave
     print(tables(records))
     frozen = HERE / f"{prefix}{evidence['study']}.json" if args.study else None

@@ -114,9 +114,14 @@ def draw_figures(parts, folder):
     """Write the page's figures; their paths."""
     from research.matched_training.training_figures import draw_curves
     from research.prefix_ranking import ranking_figure
+    from research.source_exclusion import audit_figures
     from research.source_windows import window_figures
 
-    return [draw_curves(parts["training"], parts["curves"], folder / "learning_curves.png"),
+    audit = parts["audit"]
+    about = {"corpus": f"study {audit['study']}", "capacity": audit["capacity"], "buffer_size": audit["buffer_size"]}
+    with audit_figures.plt.rc_context(audit_figures.STYLE):
+        started = audit_figures.started_by_length(folder / "started_by_length.png", audit["training"], about)
+    return [started, draw_curves(parts["training"], parts["curves"], folder / "learning_curves.png"),
             window_figures.forest(folder / "contrasts.png", parts["confirmation_windows"]),
             window_figures.position_parts(folder / "position_parts.png", parts["development_windows"]),
             ranking_figure.draw(parts["ranking"], folder / "rankings.png")]
