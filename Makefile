@@ -17,7 +17,7 @@ SCORING_DEVICE := --gpu "$(GPU)"
 DEVICE_ARGUMENTS := --gpu "$(GPU)"
 endif
 
-.PHONY: help setup demo test prepare runs run-all audit evaluate check-manifests verify lint report summary benchmark
+.PHONY: help setup demo lint test test-quick test-extra prepare runs run-all audit evaluate check-manifests verify report summary benchmark
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -38,8 +38,15 @@ demo: setup ## the main job on the embedded corpus: prepare, train six runs on t
 	$(PY) research/source_exclusion/audit_stream.py --study demo
 	$(PY) research/matched_training/report.py --study demo
 
-test: setup ## every test; no network, no GPU
-	$(PY) -m pytest -q tests
+test: setup ## every test that requirements.txt suffices for, shared over the cores; no network, no GPU
+	$(PY) -m pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not extra" tests
+
+test-quick: setup ## the tests that take under two seconds each
+	$(PY) -m pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not extra and not slow" tests
+
+test-extra: setup ## the tests of optional packages, which it installs
+	$(PY) -m pip install --quiet --requirement requirements-extra.txt
+	$(PY) -m pytest -q -m extra tests
 
 prepare: setup ## corpus, tokenizer and tokens of STUDY
 	$(PY) prepare.py --study $(STUDY)

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
@@ -59,7 +59,7 @@ def study_runs(directory):
     for name, digest in sorted(digests.items()):
         run, _, file = name.partition("/")
         runs.setdefault(run, {"code": {}})["code"][file] = digest
-    for run, expected in runs.items():
+    for expected in runs.values():
         expected["config"] = expected["code"].pop("config.json", None)
     parts = {run: _shared_part(directory / run, expected["code"]) for run, expected in runs.items()}
     unlike = [run for run in runs if parts[run] != parts[min(runs)]]
@@ -102,7 +102,7 @@ def note_holder(lock, text):
 
 def utc_now():
     """Like 2026-01-31T12:00:00.000Z."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Ledger:

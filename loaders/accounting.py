@@ -197,9 +197,12 @@ def ledger(plan, lengths, refill, *, capacity, buffer_size, loader):
     lengths, refill = validated_stream(lengths, refill)
     _check_segments(plan, lengths, capacity, loader.fills)
     arrived = arrived_documents(plan, lengths, refill, capacity=capacity, buffer_size=buffer_size, loader=loader)
-    _require(((0 <= plan[:, ARRIVAL]) & (plan[:, ARRIVAL] < arrived)).all(), "a document is used before it arrives")
+    _require(((plan[:, ARRIVAL] >= 0) & (plan[:, ARRIVAL] < arrived)).all(), "a document is used before it arrives")
     passes, rest = divmod(arrived, len(lengths))
-    over_arrivals = lambda values: passes * int(values.sum()) + int(values[:rest].sum())
+
+    def over_arrivals(values):
+        return passes * int(values.sum()) + int(values[:rest].sum())
+
     first, emitted, discarded, buffered = _entry_fates(plan, lengths, arrived, capacity, loader)
     tokens = {
         "arrived": over_arrivals(lengths),

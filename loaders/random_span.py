@@ -20,7 +20,7 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     segments = best_fit_crop.plan(lengths, capacity=capacity, rows=rows, buffer_size=buffer_size, refill=refill)
     text = positive_integers("lengths", lengths)[segments[:, ARRIVAL] % len(lengths)] - 1
     count = segments[:, COUNT]
-    drawn = (0 < count) & (count < text)
+    drawn = (count > 0) & (count < text)
     generator = np.random.Generator(np.random.PCG64(seed))
     segments[drawn, START] = generator.integers(0, (text - count)[drawn], endpoint=True)
     return segments

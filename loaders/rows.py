@@ -117,5 +117,5 @@ def digest(rows):
 
 
 def chain(previous, digests):
-    """Hex SHA-256 that stands for all rows so far: of `previous` ("" at the start) and an update's microbatch digests."""
+    """Return the SHA-256 of `previous` ("" at the start) and an update's microbatch digests, as hex digits."""
     return hashlib.sha256("".join([previous, *digests]).encode()).hexdigest()

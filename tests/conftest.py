@@ -1,13 +1,13 @@
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no failure: time is measured by benchmarks, not by tests.
+pytest_plugins = ["tiny.repository", "tiny.server", "tiny.supplement"]  # fixtures that several test files use
+
+# A busy machine is no failure: benchmarks measure time, tests do not.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 def trainer_modules():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from loaders.accounting import ARRIVAL, COUNT, START
 from research.source_exclusion.audit_records import Unbalanced, audit, usable_buffer
 from research.source_exclusion.streams import POLICIES, batches_taken, make_packing, whole_stream
-from tiny import audited  # noqa: F401
 from tiny.packed_tokens import PackedTokens
 
 CASE_1B = [9, 30, 14, 20, 6, 5, 12, 3, 25, 4, 40]  # the 40 keeps the second pass out of the way

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tiny import repository as tiny_study
-from tiny.repository import RUNS, repository, template  # noqa: F401 (fixtures)
+from tiny.repository import RUNS
 
 HERE, OTHER = "GPU-11111111-aaaa-bbbb-cccc-000000000001", "GPU-22222222-aaaa-bbbb-cccc-000000000002"
 GPUS = f"0, {OTHER}, Example Card, 81920, 4\n1, {HERE}, Example Card, 80 GB, 81920, 700\n"

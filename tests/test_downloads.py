@@ -10,11 +10,9 @@ from corpora.shards import write_shard
 from corpora.transfer import retries
 from evidence import InputError
 from manifest import format_manifest, read_manifest
-from tiny import server as tiny_server
 from tiny.server import DIGEST
 
 QUICK = retries(3, 0.01)
-server = tiny_server.server
 
 
 def test_all_files_come_and_unknown_hashes_are_recorded_once_and_checked_from_then_on(server, tmp_path, capsys):

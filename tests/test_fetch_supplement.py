@@ -18,8 +18,6 @@ import pytest
 import fetch_supplement
 from corpora import transfer
 from evidence import InputError
-from tiny import server as tiny_server
-from tiny import supplement as tiny_supplement
 from tiny.server import PAGE
 from tiny.supplement import (
     BUNDLE,
@@ -40,8 +38,6 @@ from tiny.supplement import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-server = tiny_server.server
-published = tiny_supplement.published
 
 
 def get(published, digest=DIGEST):

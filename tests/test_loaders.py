@@ -134,7 +134,7 @@ def test_case_3_oversized_documents_alone_still_fill_every_row_and_the_short_one
 def test_case_6_pieces_of_long_documents_keep_document_and_offset():
     """Cut before insertion, 7 tokens become 4 (BOS + 3) and 4 (BOS + 3): the second BOS is an added one."""
     plan = segment_first.plan([7, 3, 5, 1], capacity=4, rows=4, buffer_size=1, refill=[4])
-    assert [4] * 4 == [sum(bos + count for r, _, bos, _, count in plan.tolist() if r == row) for row in range(4)]
+    assert [sum(bos + count for r, _, bos, _, count in plan.tolist() if r == row) for row in range(4)] == [4] * 4
     assert [0, 1, 0, 3] in plan[:, 1:].tolist() and [0, 1, 3, 3] in plan[:, 1:].tolist()
     kept = lossless.plan([7, 3, 5, 1], capacity=4, rows=4, buffer_size=1, refill=[1] * 4)
     assert kept[:2].tolist() == [[0, 0, 1, 0, 3], [1, 0, 0, 3, 3]]

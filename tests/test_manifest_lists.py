@@ -10,7 +10,6 @@ import subprocess
 
 import pytest
 
-import evidence
 import manifest
 from evidence import InputError
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_model import CPU, TINY, busy_model, random_ids
-from test_train import kill_after
 from torch._dynamo.testing import CompileCounter
 
 import evidence
 import train
 from loaders import accounting, best_fit_crop, document_masked, padded, rows
 from loaders.batches import IGNORED
+from test_model import CPU, TINY, busy_model, random_ids
+from test_train import kill_after
 from tiny import runs as tiny_runs
 
 CONDITIONS = {"masked": "document_masked", "padded": "padded", "stream": "concatenated"}

@@ -202,7 +202,7 @@ def test_muon_steps_are_the_recipes():
     muon = train.Muon(list(live.items()), constants, torch.float32)
     slow = {name: (w, np.zeros_like(w), np.zeros((w.shape[0], 1) if w.shape[0] >= w.shape[1] else (1, w.shape[1])))
             for name, w in weights.items()}
-    for step in range(3):
+    for _ in range(3):
         for name, weight in live.items():
             gradient = random.normal(size=weight.shape)
             weight.grad = torch.tensor(gradient, dtype=torch.float32)

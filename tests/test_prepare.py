@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
 import prepare
 from corpora.parts import alone
@@ -21,6 +20,7 @@ from corpora.prepared import require_prepared
 from corpora.tokenizer import load_encoding
 from evidence import InputError, read_json, run_script, sha256_file
 from manifest import manifest_findings, read_manifest
+from test_corpora import MEMBERS, lines_of, member, tree, wheel
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
 SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}

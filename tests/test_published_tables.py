@@ -155,7 +155,7 @@ def test_the_lists_of_what_no_relation_reads_are_exact(loaded):
         steps = [dict(zip(columns, step)) for step in zip(*columns.values())] or [{}]
         for text in (claim.format(**step) for claim in relation["claims"] for step in steps):
             words = {word.removeprefix("first.") for word in re.findall(r"[a-z_*]\w*(?:\.[\w*]+)+", text)}
-            words |= {word for word in re.findall(r'"([^"]+)"', text)}
+            words |= set(re.findall(r'"([^"]+)"', text))
             read |= words
             equated |= words if "==" in text else set()
 

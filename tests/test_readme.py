@@ -11,7 +11,6 @@ import train
 from bundles.archive import archive_bytes, read_folder
 from research.matched_training import report
 from research.source_exclusion import audit_stream, benchmark_audit
-from tiny import audited  # noqa: F401
 from tiny.runs import ROOT
 
 WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()

@@ -1,4 +1,4 @@
-"""The report compares trained runs with the frozen evidence: what no machine may change exactly, scores within a bound."""
+"""The report compares trained runs with frozen evidence: exactly what no machine may change, scores within a bound."""
 
 import copy
 
@@ -53,7 +53,8 @@ def test_equal_results_pass_and_every_score_stands_in_the_table(runs, capsys):
 
 
 @pytest.mark.parametrize("section, key, change, message", [
-    ("digests", "rows", "0" * 64, "$.random_crop_s43.digests.rows"), ("score", "rows", 7, "$.random_crop_s43.score.rows"),
+    ("digests", "rows", "0" * 64, "$.random_crop_s43.digests.rows"),
+    ("score", "rows", 7, "$.random_crop_s43.score.rows"),
     ("score", "bits_per_byte", 9.0, "more than 0.02")])
 def test_a_changed_fact_or_a_far_score_exits_1_and_is_named(runs, capsys, section, key, change, message):
     edit(runs, "random_crop_s43", lambda result: result[section].update({key: change}))

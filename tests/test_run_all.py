@@ -14,7 +14,7 @@ import pytest
 from evidence import sha256_file
 from manifest import format_manifest, read_manifest
 from tiny import repository as tiny_study
-from tiny.repository import RUNS, attempts, ledger, nothing_ran, repository, template  # noqa: F401 (fixtures)
+from tiny.repository import RUNS, attempts, ledger, nothing_ran
 
 
 def study(repository):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from evidence import read_json
 from research.theorem.counterexamples import COUNTEREXAMPLES, smallest_witness
-from tiny import audited  # noqa: F401
 
 HERE = Path(__file__).resolve().parents[1] / "research/source_exclusion"
 
@@ -69,7 +68,8 @@ def steady_lines():
 
 def limit_rows(reasons):
     """The table of limits from {limit: what fails}, with the witness that the search finds."""
-    return [f"| {name} | {reasons[name]} | {smallest_witness(rule, False)[1]} |" for name, rule in COUNTEREXAMPLES.items()]
+    return [f"| {name} | {reasons[name]} | {smallest_witness(rule, False)[1]} |"
+            for name, rule in COUNTEREXAMPLES.items()]
 
 
 def cells(line):

@@ -1,4 +1,5 @@
-"""The sweep compares candidates at equal time, differing from the study's protocol in nothing else, from its own runs."""
+"""The sweep compares candidates at equal time, differing from the study's protocol in nothing else, from its own
+runs."""
 
 import copy
 import json
@@ -29,7 +30,8 @@ def test_a_candidate_differs_from_the_protocol_in_what_is_varied_and_its_budget_
         "conditions.random_crop", "conditions.segmented", "seeds", "packing.context", "model.heads", "model.width",
         "training.microbatch", "training.updates", "training.checkpoint_every", "training.logit_chunk",
         "evaluation.targets"}
-    assert (protocol["training"]["updates"], protocol["model"]["width"], protocol["packing"]["context"]) == (77, 64, 512)
+    assert protocol["training"]["updates"] == 77
+    assert (protocol["model"]["width"], protocol["packing"]["context"]) == (64, 512)
 
 
 def test_a_candidate_that_no_model_can_have_is_refused():
@@ -48,7 +50,7 @@ def test_candidates_are_no_study(tmp_path):
 def test_a_rate_needs_two_updates_of_calibration(tmp_path, updates):
     path = tmp_path / "candidates.json"
     write_json(path, SETTINGS | {"calibration_updates": updates})
-    with pytest.raises(InputError, match=f"candidates.json: calibration_updates: expected 2 or more, found {updates!r}"):
+    with pytest.raises(InputError, match=f"candidates.json: calibration_updates: .*found {updates!r}"):
         sweep.read_sweep(path)
     write_json(path, SETTINGS | {"calibration_updates": 2})
     assert sweep.read_sweep(path)["calibration_updates"] == 2
@@ -92,7 +94,8 @@ def test_the_readme_has_the_row_of_every_candidate_and_the_counts_of_long_docume
     text = (ROOT / "research/matched_training/README.md").read_text(encoding="utf-8")
     readme, histogram = text.splitlines(), read_json(ROOT / "research/source_exclusion/length_histogram_wheels.json")
     longer = {row: sum(count for length, count in histogram["histogram"] if length > row) for row in (513, 1025)}
-    assert f"513 tokens {longer[513]:,} of the {histogram['documents']:,}" in text and f"1,025 tokens {longer[1025]:,}" in text
+    assert f"513 tokens {longer[513]:,} of the {histogram['documents']:,}" in text
+    assert f"1,025 tokens {longer[1025]:,}" in text
     for record in read_json(ROOT / "research/matched_training/sweep_wheels.json")["candidates"]:
         row = (f"| {record['context']} | {record['width']} | {record['microbatch']} | {record['updates']} | "
                f"{record['targets']:,} | {record['targets_per_second']:,.0f} | {record['bits_per_byte']:.4f} |")

@@ -97,7 +97,7 @@ def copy_of(study, place, value, data=True):
 
 def test_the_hand_made_tokens_get_their_lengths_and_classes(study):
     found = {entry["id"]: (entry["class"], entry["supplied"], entry["raw"]) for entry in frozen(study)["types"]}
-    expected = {byte: ("single_byte", 3, 1) for byte in range(128, 256)}
+    expected = dict.fromkeys(range(128, 256), ("single_byte", 3, 1))
     expected |= {256 + i: (name, supplied, len(token)) for i, (token, name, supplied) in enumerate(MERGES) if name}
     assert found == expected
     assert frozen(study)["partial_types_of_equal_length"] == 1

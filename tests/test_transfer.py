@@ -8,11 +8,9 @@ import pytest
 from corpora import transfer
 from corpora.transfer import WrongDigest, fetch, retries
 from evidence import InputError
-from tiny import server as tiny_server
 from tiny.server import CONTENT, DIGEST
 
 QUICK = retries(3, 0.01)
-server = tiny_server.server
 HALF = len(CONTENT) // 2
 
 

@@ -117,7 +117,7 @@ def test_a_broken_or_relaxed_bound_and_a_changed_fact_of_the_boundary_checks_are
             trail = ("semantics", semantics, "bounded", measured)
             beyond = 1.0 if kind == "at_most" else 0.0
             for key, value in (("value", beyond), (kind, 10 * bound[kind])):
-                content = changed(frozen, (*trail, key), lambda _: value)
+                content = changed(frozen, (*trail, key), lambda _, value=value: value)
                 assert failures(folder, name, content, capsys), (trail, key)
 
 
@@ -141,7 +141,10 @@ def test_a_changed_batch_or_count_of_a_collator_is_found(folder, capsys):
 
 def test_impossible_shares_of_a_split_are_found(folder, capsys):
     frozen = FROZEN["split_demo.json"]
-    more = lambda value: value + 10**6
+
+    def more(value):
+        return value + 10**6
+
     for trail in (("package", "shared_groups"), ("package", "documents_of_shared_groups", "train"),
                   ("directory", "groups", "validation")):
         content = changed(frozen, ("groupings", *trail), more)

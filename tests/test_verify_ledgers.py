@@ -9,7 +9,6 @@ import pytest
 from evidence import Checks, InputError
 from research.source_exclusion import verify_ledgers
 from research.source_exclusion.rebuilt_ledgers import longest
-from tiny import audited  # noqa: F401
 from tiny.lies import copy_evidence, edit
 
 # What only the lengths give; everything else of an audit is decided by the rest of it.

@@ -107,7 +107,7 @@ def swap(array, axis, one, two):
 def test_swapped_pairs_are_named_although_the_digests_fit(copy, what, capsys):
     found, held = read_json(copy), arrays(copy)
     last = len(held["windows"]) - 1
-    beginning = int(np.flatnonzero((held["windows"][:, 0] == held["windows"][last, 0]))[0])
+    beginning = int(np.flatnonzero(held["windows"][:, 0] == held["windows"][last, 0])[0])
     one_run = held["nats"].copy()
     one_run[2] = swap(one_run[2], 0, last, last - 1)
     held["nats"] = {"runs": swap(held["nats"], 0, 0, 1), "documents": one_run,

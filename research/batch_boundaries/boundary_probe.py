@@ -4,7 +4,8 @@ What is under test is a `Way`: how documents become a batch, a batch becomes mod
 Where a document lies in its row is known here from the documents alone, never from the batch.
 """
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch

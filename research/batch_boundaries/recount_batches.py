@@ -142,7 +142,10 @@ def loader_account(rows, shape, independent, fills):
             "positions": width * size,
             "non_padding": sum(min(tokens, width) for tokens, _ in part),
             "targets": sum(tokens - (segments if independent else 1) for tokens, segments in part)})
-    total = lambda lines: {key: sum(line[key] for line in lines) for key in ("positions", "non_padding", "targets")}
+
+    def total(lines):
+        return {key: sum(line[key] for line in lines) for key in ("positions", "non_padding", "targets")}
+
     return {"independent": independent, "fills": fills, "row_tokens": [tokens for tokens, _ in rows],
             "row_targets": [tokens - (segments if independent else 1) for tokens, segments in rows],
             "microbatches": microbatches, "ranks": [total(microbatches[rank::ranks]) for rank in range(ranks)],

@@ -47,7 +47,7 @@ KEYS = ("inputs", "not_recorded", "records", "study", "totals")
 def check_training(checks, record):
     """Check the relations within the record of one training."""
     name, seconds = record["name"], record["seconds"]
-    checks.expect(0 <= seconds["timed"] <= seconds["loop"] and 0 <= seconds["score"] and
+    checks.expect(0 <= seconds["timed"] <= seconds["loop"] and seconds["score"] >= 0 and
                   seconds["loop"] + seconds["score"] <= seconds["run"],
                   f"{name}: seconds: " + ", ".join(f"{key} {seconds[key]:.3f}" for key in SECONDS))
     context, rest = divmod(record["targets"], record["rows"])

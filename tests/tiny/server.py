@@ -48,24 +48,31 @@ class Handler(BaseHTTPRequestHandler):
         mood = server.plan.pop(0) if len(server.plan) > 1 else server.plan[0]
         content = server.files.get(self.path.lstrip("/"), CONTENT)
         if isinstance(mood, tuple):  # a status, and headers that may say anything
-            return self.answer(mood[0], content, mood[1], "unsized")
-        if isinstance(mood, int):
-            return self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
-        if mood == "redirect" or mood in LOCATIONS:
-            return self.answer(302, b"", {"Location": LOCATIONS.get(mood, self.path)})
-        if mood == "painted":
-            return self.answer(404, b"no", {}, reason="\x1b[31mNot here")
-        if mood == "negative chunk":
-            return self.break_off(content)
-        if mood == "page":
-            return self.answer(200, PAGE, {"Content-Type": "text/html"})
-        if mood == "endless":
-            return self.pour()
+            self.answer(mood[0], content, mood[1], "unsized")
+        elif isinstance(mood, int):
+            self.answer(mood, b"no", {"Retry-After": "1"} if mood == 429 else {})
+        elif mood == "redirect" or mood in LOCATIONS:
+            self.answer(302, b"", {"Location": LOCATIONS.get(mood, self.path)})
+        elif mood == "painted":
+            self.answer(404, b"no", {}, reason="\x1b[31mNot here")
+        elif mood == "negative chunk":
+            self.break_off(content)
+        elif mood == "page":
+            self.answer(200, PAGE, {"Content-Type": "text/html"})
+        elif mood == "endless":
+            self.pour()
+        else:
+            self.answer_from(content, mood, asked)
+
+    def answer_from(self, content, mood, asked):
+        """Answer a request for all of the content, or for its rest, as a server in this mood does."""
+        server = self.server
         start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
         if mood in ("ignore", "unsized", "unsized cut") or self.headers.get("If-Range", server.tag) != server.tag:
             start = 0
         if start >= len(content):
-            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            return
         lie = 5 if mood == "lie" else 0
         headers = {"Content-Range": f"bytes {start + lie}-{len(content) - 1}/{len(content)}"} if start else {}
         headers |= {} if mood == "untagged" else {"ETag": server.tag}
