@@ -111,7 +111,9 @@ def read_batches(returned):
             kinds.setdefault(KINDS.get(key), {})[key] = value
         unread |= set(kinds.pop(None, {}))
         for key, value in (kinds.get("inputs", {}) | kinds.get("labels", {})).items():
-            not_integers |= {key: str(part.dtype) for part in by_rows(value) if part.dtype.kind not in "iu"}
+            for part in by_rows(value):
+                if part.dtype.kind not in "iu":
+                    not_integers[key] = str(part.dtype)
         rows += read_rows(kinds)
         batches.append({key: as_json(value) for values in kinds.values() for key, value in values.items()})
     if not sum(len(row.inputs) for row in rows):
