@@ -79,8 +79,9 @@ lint: setup ## the rules of pyproject.toml, by ruff
 report: setup ## tables and figures of STUDY's results
 	$(PY) research/matched_training/report.py --study $(STUDY)
 
-summary: setup ## the page research/summary/STUDY.md and its figures, from frozen evidence
-	$(PY) research/summary/summarise.py --study $(STUDY)
+summary: setup ## write every page's generated blocks and the figures of the summary, from frozen evidence
+	$(PY) research/pages.py
+	$(PY) research/summary/draw_figures.py
 
 benchmark: setup ## planners and audits side by side: speeds, ratios to the list-based reference, growth up to 100 M documents
 	$(PY) research/source_exclusion/benchmark_audit.py

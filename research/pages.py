@@ -63,8 +63,15 @@ def rendered(name, blocks, root, path, old):
     """Return what belongs between the markers: lines of their own, or a part of a line where the old text is one."""
     if name not in blocks:
         raise InputError(f"{path}: no research/*/blocks.py has a block {name}")
-    text = blocks[name](root).strip("\n")
+    text = compact(blocks[name](root).strip("\n"))
     return f"\n{text}\n" if old.startswith("\n") else text
+
+
+def compact(text):
+    """Remove the padding of table cells, so that one changed number changes one line."""
+    lines = [re.sub("-{3,}", "---", re.sub(" {2,}", " ", line)) if line.startswith("|") else line
+             for line in text.split("\n")]
+    return "\n".join(lines)
 
 
 def read_pages(root):

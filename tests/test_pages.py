@@ -1,5 +1,6 @@
 """Numbers on pages stand in generated blocks; a block that the evidence does not give is found and named."""
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -92,3 +93,23 @@ def test_two_questions_may_not_use_one_name(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, f"research.{question}.blocks", SimpleNamespace(BLOCKS={"same.name": number}))
     with pytest.raises(InputError, match="two/blocks.py: same.name"):
         pages.read_blocks(tmp_path)
+
+
+def page_files():
+    """Every page of the repository, as a path; supplements have pages of their own."""
+    return sorted({path for pattern in pages.PAGES for path in pages.ROOT.glob(pattern)})
+
+
+@pytest.mark.parametrize("path", page_files(), ids=lambda path: path.relative_to(pages.ROOT).as_posix())
+def test_every_file_link_and_make_target_on_a_page_exists(path):
+    text = path.read_text(encoding="utf-8")
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
+    assert [link for link in links if link and not (path.parent / link).exists()] == []
+    scripts = re.findall(r"python3? ((?:[\w-]+/)*[\w-]+\.py)", text)
+    assert [name for name in scripts if not (pages.ROOT / name).exists()] == []
+    targets = re.findall(r"^([a-z-]+):.*##", (pages.ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
+
+
+def test_the_readme_fits_its_first_screens():
+    assert len((pages.ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
