@@ -1,33 +1,33 @@
-"""The saved models of a study, each ready to score with the trainer that lies in its own run directory."""
+"""The finished runs of a study: their files, and their models, each scored by the trainer of its own run directory."""
 
 import importlib
 import sys
 
-from evidence import InputError, parse_json, read_json, sha256_file
+from evidence import InputError, parse_json, read_json, require, sha256_file
 
-TOLERANCE = 0.02  # bits per byte: how far the same run may score elsewhere, where float32 sums round differently
+TOLERANCE = 0.02  # bits per byte by which scores of the same run may differ, because machines round sums differently
 TRAINER = ("train", "run_directory", "loaders")  # what a run directory imports of its own
 FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
 
 
 def run_names(protocol):
-    """Names of a protocol's runs, seed by seed."""
+    """Return the names of a protocol's runs, seed by seed."""
     return [f"{condition}_s{seed}" for seed in protocol["seeds"] for condition in protocol["conditions"]]
 
 
-def baseline_of(name):
-    """The run of the same seed under the baseline loader."""
-    return f"baseline_s{name.rsplit('_s', 1)[1]}"
-
-
 def read_metrics(run):
-    """The lines of a run's metrics.jsonl, one an update; InputError names a broken one."""
+    """Return the lines of a run's metrics.jsonl; InputError unless line i is the record of update i."""
     path = run / "metrics.jsonl"
-    return [parse_json(line, f"{path}:{number}") for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+    require(path.exists(), path, f"missing; finish the run with: python run_all.py --study {run.parent.name}")
+    lines = [parse_json(line, f"{path}:{number}") for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+    for number, line in enumerate(lines, 1):
+        found = line.get("update") if isinstance(line, dict) else line
+        require(found == number, f"{path}:{number}: update", f"expected {number}, found {found!r}; train the run again")
+    return lines
 
 
 def file_digests(run):
-    """{file: SHA-256} of what a finished run directory keeps; InputError names the first that is missing."""
+    """Return {file: SHA-256} of the files that a finished run keeps; InputError names the first that is missing."""
     missing = [run / name for name in FILES if not (run / name).exists()]
     if missing:
         raise InputError(f"{missing[0]}: missing; finish the run with: python run_all.py --study {run.parent.name}")
@@ -35,8 +35,10 @@ def file_digests(run):
 
 
 def changes(run):
-    """A line for each file of a finished run that is not, by SHA-256, the one its result names; code that it does not
-    name is one, too. Nothing of the run is imported."""
+    """Return a line for each file of a finished run whose SHA-256 is not the one in its result.
+
+    Code that the result does not name is such a file too. Nothing of the run is imported.
+    """
     run, files = run.resolve(), file_digests(run)
     digests = read_json(run / "result.json")["digests"]
     code = {path.relative_to(run).as_posix(): sha256_file(path) for path in run.rglob("*.py")}
@@ -48,15 +50,15 @@ def changes(run):
 
 
 def require_unchanged(run):
-    """InputError naming the first file of a finished run that is not the one its result names."""
+    """InputError when a file of a finished run is not the one that its result names."""
     for change in changes(run):
         raise InputError(f"{run}: changed since it was trained: {change}")
 
 
 def own_trainer(run):
-    """The module train.py of a run directory, with the loaders/ beside it, in place of any imported before.
+    """Import and return train.py of a run directory with what lies beside it, in place of any imported before.
 
-    It stays in sys.modules, where torch.compile looks functions up: one process scores one run at a time.
+    The modules stay in sys.modules, where torch.compile looks functions up, so a process scores one run at a time.
     """
     for name in [name for name in sys.modules if name.split(".")[0] in TRAINER]:
         del sys.modules[name]
@@ -68,7 +70,7 @@ def own_trainer(run):
 
 
 def device_facts(device):
-    """What the arithmetic of a score depends on."""
+    """Return the facts on which the arithmetic of a score depends."""
     import numpy as np
     import torch
 
@@ -77,7 +79,7 @@ def device_facts(device):
 
 
 class SavedRun:
-    """A finished run: its result, its config and data (checked by hash), its trainer and, on demand, its model."""
+    """A finished run: its result, its config and data, checked by SHA-256, its trainer and, on demand, its model."""
 
     def __init__(self, run, device):
         import torch
@@ -92,7 +94,7 @@ class SavedRun:
         self.config, self.data = directory.config, directory.data
 
     def forward(self):
-        """The saved model, made ready as the trainer scored it: train.Forward."""
+        """Return the saved model, made ready as the trainer made it ready to score."""
         import torch
         from safetensors.torch import load_file
 
@@ -103,7 +105,7 @@ class SavedRun:
         return self.train.Forward(model, self.config["training"], self.device)
 
     def score(self, forward, reader):
-        """Row statistics float64 (rows, 4) of `forward` over a RowReader, by the trainer's official score."""
+        """Return row statistics float64 (rows, 4) of `forward` over a RowReader, by the trainer's official score."""
         import numpy as np
 
         tables = [np.load(self.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]

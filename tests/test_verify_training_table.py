@@ -1,12 +1,14 @@
 """The training table follows from the frozen results; a number changed in any result, alone, is named."""
 
 import copy
+import json
 import math
 
 import pytest
 
-from evidence import InputError, canonical_json, sha256_bytes, write_json
+from evidence import InputError, canonical_json, read_json, sha256_bytes, write_json
 from research.matched_training import verify_training_table as verifier
+from research.matched_training.report_tables import score_table
 
 DIGESTS = ("plan", "rows", "evaluation_plan", "initial_weights")
 
@@ -30,40 +32,45 @@ def result(condition, seed, nats):
 @pytest.fixture
 def folder(tmp_path):
     """Results of two conditions and two seeds, with checkpoint evidence and learning curves."""
+    folder = tmp_path / "research/matched_training"
     nats = {("baseline", 43): 693.1471805599453, ("segmented", 43): 700.5,
             ("baseline", 44): 690.0, ("segmented", 44): 695.0}
     runs = {f"{condition}_s{seed}": result(condition, seed, value) for (condition, seed), value in nats.items()}
     bits = {name: run["score"]["bits_per_byte"] for name, run in runs.items()}
     deltas = {f"segmented_s{seed}": bits[f"segmented_s{seed}"] - bits[f"baseline_s{seed}"] for seed in (43, 44)}
-    write_json(tmp_path / "demo.json",
+    write_json(folder / "demo.json",
                {"study": "demo", "inputs": [], "runs": runs, "bits_per_byte_minus_baseline": deltas})
     checked = {name: {"files": {"result.json": sha256_bytes(canonical_json(run))}, "findings": [],
                       "score": run["score"], "rescored": run["score"]} for name, run in runs.items()}
-    write_json(tmp_path / "checkpoints_demo.json", {"content": {"runs": checked}, "sealed_at": "", "sha256": ""})
+    write_json(folder / "checkpoints_demo.json", {"content": {"runs": checked}, "sealed_at": "", "sha256": ""})
     curves = {name: {"loss": [9.0, 8.0, *[7.5] * 8], "seconds": [0.25 * i for i in range(10)]} for name in runs}
-    write_json(tmp_path / "curves_demo.json", {"study": "demo", "inputs": [], "runs": curves})
-    return tmp_path
+    write_json(folder / "curves_demo.json", {"study": "demo", "inputs": [], "runs": curves})
+    return folder
 
 
-def verify(folder, capsys, *arguments):
-    """(exit code, lines that failed, everything printed); without protocols, which test_bound_runs.py has."""
+def verify(folder, capsys):
+    """(exit code, lines that failed, everything printed); without protocols, which test_run_identity.py has."""
     capsys.readouterr()
-    code = verifier.main(["--folder", str(folder), "--root", str(folder), "--study", "demo", *arguments])
+    code = verifier.main(["--root", str(folder.parents[1]), "--study", "demo"])
     printed = capsys.readouterr().out
     return code, [line for line in printed.splitlines() if line.startswith("FAIL")], printed
 
 
 def rewrite(folder, edit, name="demo.json"):
-    value = verifier.read_json(folder / name)
+    value = read_json(folder / name)
     edit(value)
     write_json(folder / name, value)
 
 
 def test_sound_results_hold_and_give_the_table_worked_by_hand(folder, capsys):
-    code, failures, printed = verify(folder, capsys)
+    code, failures, _ = verify(folder, capsys)
     assert (code, failures) == (0, [])
-    assert "|baseline|43|1.00000000|+0.00000000|0.99021026|2.69180|2.250|3.125|3.00|" in printed.splitlines()
-    assert "|segmented|43|1.01060788|+0.01060788|1.00071429|2.72022|2.250|3.125|3.00|" in printed.splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]]
+             for line in score_table(read_json(folder / "demo.json"), {}).splitlines()]
+    for row in (["baseline", "43", "1.00000000", "", "1.11111111", "0.99021026", "2.69180", "2.250", "3.125", "3.00"],
+                ["segmented", "43", "1.01060788", "+0.01060788", "1.12289764", "1.00071429", "2.72022", "2.250",
+                 "3.125", "3.00"]):
+        assert row in cells
 
 
 def numbers(value, path=()):
@@ -148,16 +155,23 @@ def test_a_run_without_a_curve_is_named(folder, capsys):
     assert code == 1 and failures[0].startswith("FAIL runs with curves")
 
 
-def test_a_readme_must_hold_every_line_of_the_table(folder, capsys):
-    lines = verifier.table(verifier.read_json(folder / "demo.json"))
-    readme = folder / "README.md"
-    readme.write_text("\n".join(lines))
-    assert verify(folder, capsys, "--readme", str(readme))[0] == 0
-    readme.write_text("\n".join(lines).replace("2.250", "2.251", 1))
-    code, failures, _ = verify(folder, capsys, "--readme", str(readme))
-    assert code == 1 and len(failures) == 1 and "lacks |baseline|43|" in failures[0]
+def test_losses_are_compared_with_the_metrics_of_the_frozen_run_and_of_no_other(folder, capsys):
+    runs, frozen = folder.parents[1] / "runs/demo", read_json(folder / "demo.json")["runs"]
+    curves = read_json(folder / "curves_demo.json")["runs"]
+    for name, curve in curves.items():
+        write_json(runs / name / "result.json", frozen[name])
+        lines = [json.dumps({"update": update, "loss": loss, "seconds": seconds})
+                 for update, (loss, seconds) in enumerate(zip(curve["loss"], curve["seconds"], strict=True), 1)]
+        (runs / name / "metrics.jsonl").write_text("\n".join(lines))
+    code, failures, printed = verify(folder, capsys)
+    assert (code, failures) == (0, []) and "left out curves_demo.json" not in printed
+    rewrite(folder, lambda v: v["runs"]["segmented_s44"]["loss"].__setitem__(3, 7.25), "curves_demo.json")
+    code, failures, _ = verify(folder, capsys)
+    assert code == 1 and len(failures) == 1 and "segmented_s44: curve of metrics.jsonl.loss[3]" in failures[0]
+    rewrite(folder, lambda v: v["runs"]["segmented_s44"].update(attempts=2))  # so the run there is another one
+    assert not any("metrics.jsonl" in line for line in verify(folder, capsys)[1])
 
 
 def test_no_evidence_is_no_success(tmp_path):
-    with pytest.raises(InputError, match="no results are frozen"):
-        verifier.main(["--folder", str(tmp_path)])
+    with pytest.raises(InputError, match="matched_training: no results"):
+        verifier.main(["--root", str(tmp_path)])

@@ -20,7 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import InputError, parser, read_json, run_script
-from research.saved_runs import baseline_of, run_names
+from research.reference_scores import baseline_of
+from research.saved_runs import run_names
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,17 +4,18 @@ Reads   protocols/NAME.json, runs/NAME/<run>/ (its own train.py and loaders/, co
         evaluation_rows.npy, result.json) and the prepared data that its config names
 Writes  runs/NAME/report/checkpoints.json, sealed with the time; with --freeze, a copy of it as checkpoints_NAME.json
         beside this script
-Needs   torch; every run of the study finished, and the device that it was scored on: other arithmetic is another score
+Needs   torch; every run of the study finished; the device that scored the runs, because other arithmetic gives another
+        score
 About   10 seconds a run of `demo` on two CPU cores
 
-    audit_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
+    python research/matched_training/audit_checkpoints.py --study demo (--device cpu | --gpu INDEX_OR_UUID) [--freeze]
 
-Of each run: code, config, weights and row statistics are those that its result names; the model, loaded anew and scored
-by the run directory's own unchanged train.py, gives evaluation_rows.npy byte for byte and the score of result.json.
-Exit 1: a run does not. What was found is written also then, and the confirmation stays closed (../confirmation).
+For each run, the code, the settings, the weights and the row statistics must be those that its result names. Then the
+run directory's own unchanged train.py scores the saved model again: that must give evaluation_rows.npy byte for byte,
+and the score of result.json. Exit 1: a run does not. The findings are written also then, and the gate of the
+confirmation stays closed (research/confirmation).
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from evidence import (
     first_difference,
     freeze_json,
     input_list,
+    parser,
     read_json,
     run_script,
     sha256_bytes,
@@ -43,7 +45,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def rescore(saved):
-    """(findings, facts) of a run whose files are unchanged: its saved model under its own official score."""
+    """Score the saved model of an unchanged run again; return (findings, facts for the evidence)."""
     from research.frozen_arrays import npy_bytes
 
     forward, config = saved.forward(), saved.config
@@ -62,7 +64,7 @@ def rescore(saved):
 
 
 def check_run(checks, path, device):
-    """Check one run directory, printing each finding; its entry in the evidence."""
+    """Check one run directory and print each finding; return its entry in the evidence."""
     files, findings, facts = file_digests(path), changes(path), {}
     score = read_json(path / "result.json")["score"]
     if not findings:
@@ -75,12 +77,12 @@ def check_run(checks, path, device):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
-    add_device_arguments(parser)
-    parser.add_argument("--freeze", action="store_true", help="copy the evidence to research/matched_training/")
-    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    add_device_arguments(arguments)
+    arguments.add_argument("--freeze", action="store_true", help="copy the evidence to research/matched_training/")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options = arguments.parse_args(argv)
     device, root, study, checks = reserve_device(options), options.root.resolve(), options.study, Checks()
     protocol_path = root / f"protocols/{study}.json"
     protocol = read_json(protocol_path)

@@ -1,8 +1,9 @@
-"""Is a frozen result the run of its condition and its seed? For verify_training_table.py, not by generate_runs.py.
+"""Is a frozen result the run of its condition and its seed? A module of verify_training_table.py.
 
-A label is a word; what a result hashed is not. The settings that its run was given are written again from the
-protocol for that condition and seed, byte for byte, and must have the SHA-256 that the result names; so must the
-loader of the condition, the prepared data, and the rows that the stream audit derived. Standard library only.
+The label of a result could be wrong, but the SHA-256 that its run recorded cannot. This module writes the settings of a
+run again from the protocol, byte for byte, for the condition and seed of its label; they must have the SHA-256 that
+the result names. So must the loader of the condition, the prepared data, and the rows that the stream audit derived. It
+does not use generate_runs.py. Standard library only.
 """
 
 from evidence import canonical_json, read_json_if_there, sha256_bytes, sha256_file
@@ -12,9 +13,9 @@ SECTIONS = ("evaluation", "model", "optimizer", "packing", "training")
 
 
 def settings(protocol, digest, condition, seed, inputs):
-    """Bytes of the config.json of one run, generated and prepared in the repository's own folders.
+    """Return the bytes of the config.json of one run, generated and prepared in the repository's own folders.
 
-    protocol, and the SHA-256 of its file; inputs: {prepared file: SHA-256}. Specials come after all ordinary tokens.
+    digest: SHA-256 of the protocol's file. inputs: {prepared file: SHA-256}. Special tokens follow all ordinary ones.
     """
     tokenizer, study = protocol["tokenizer"], protocol["study"]
     bos = tokenizer["vocabulary"] - len(tokenizer["specials"]) + tokenizer["specials"].index(tokenizer["bos"])
@@ -25,10 +26,11 @@ def settings(protocol, digest, condition, seed, inputs):
 
 
 def model_size(model, vocabulary, context):
-    """(parameters, FLOPs a trained token) of a protocol's `model` section, counted from its shape (paper, section 4).
+    """Return (parameters, FLOPs a trained token) of a protocol's section `model` (paper, section 4).
 
-    Attention has four square matrices and the layer's hidden part is four times wider; every second layer up to the
-    last has value embeddings and a gate; a letter S is half the context, and the last layer always sees all of it.
+    Attention has four square matrices, and the MLP is four times wider than the model. Every second layer, counted from
+    the last, has value embeddings and a gate. A letter S is a window of half the context; the last layer always sees
+    the whole context.
     """
     width, layers, pattern = model["width"], model["layers"], model["window_pattern"]
     gated = len(range((layers - 1) % 2, layers, 2))
@@ -40,7 +42,7 @@ def model_size(model, vocabulary, context):
 
 
 def check_protocol(checks, protocol, digest, runs):
-    """Names, settings, size and budget of all runs are those that the protocol gives."""
+    """Check that names, settings, sizes and budgets of all runs are those of the protocol."""
     labels = {f"{condition}_s{seed}": (condition, seed) for condition in protocol["conditions"]
               for seed in protocol["seeds"]}
     checks.equal("runs of the protocol", sorted(labels), sorted(runs))
@@ -49,7 +51,7 @@ def check_protocol(checks, protocol, digest, runs):
     parameters, flops = model_size(protocol["model"], protocol["tokenizer"]["vocabulary"], context)
     expected = {"study": protocol["study"], "parameters": parameters, "flops_per_token": flops, "rows": rows,
                 "updates": training["updates"], "targets": rows * context}
-    for name in sorted({*labels} & {*runs}):
+    for name in sorted(labels.keys() & runs.keys()):
         result, digests = runs[name], runs[name]["digests"]
         given = settings(protocol, digest, *labels[name], digests["inputs"])
         checks.equal(f"{name}: SHA-256 of its settings", digests["config"], sha256_bytes(given))
@@ -57,8 +59,7 @@ def check_protocol(checks, protocol, digest, runs):
 
 
 def check_loaders(checks, protocol, runs, root):
-    """The loader.py of a run is the file that the protocol names for its condition, of loaders/ here or, when that has
-    moved on, in a supplement."""
+    """Check that each run's loader.py is the loader of its condition, as loaders/ or a supplement holds it."""
     for name, result in runs.items():
         file = f"{protocol['conditions'].get(result['condition'])}.py"
         places = root / "loaders" / file, *sorted(root.glob(f"supplement_v*/loaders/{file}"))
@@ -71,7 +72,7 @@ def check_loaders(checks, protocol, runs, root):
 
 
 def check_audit(checks, audit, runs):
-    """Plans and rows that a run read, and the plan that it was scored by, are those that the audit derived."""
+    """Check that the plans and rows which a run read or was scored by are those that the stream audit derived."""
     plan = audit["evaluation"]["plan_sha256"]
     for name, result in runs.items():
         record = audit["training"].get(result["condition"], {})
@@ -80,8 +81,16 @@ def check_audit(checks, audit, runs):
                      {key: result["digests"][key] for key in expected}, expected)
 
 
+def check_data(checks, manifest, runs):
+    """Check that the prepared files which each run names are those of the study's manifest."""
+    listed = read_manifest(manifest)
+    for name, result in runs.items():
+        inputs = result["digests"]["inputs"]
+        checks.equal(f"{name}: prepared data of {manifest.name}", {key: listed.get(key) for key in inputs}, inputs)
+
+
 def check_bindings(checks, study, runs, root):
-    """All of it for {run: result} of a study; what is not below `root` is left out by name."""
+    """Make all of these checks for {run: result} of a study; what is missing below `root` is left out by name."""
     path = root / f"protocols/{study}.json"
     if protocol := read_json_if_there(path):
         check_protocol(checks, protocol, sha256_file(path), runs)
@@ -89,10 +98,7 @@ def check_bindings(checks, study, runs, root):
     if audit := read_json_if_there(root / f"research/source_exclusion/{study}.json"):
         check_audit(checks, audit, runs)
     manifest = root / f"manifests/{study}.sha256"
-    if not manifest.exists():
+    if manifest.exists():
+        check_data(checks, manifest, runs)
+    else:
         print(f"left out {manifest}: not here")
-        return
-    listed = read_manifest(manifest)
-    for name, result in runs.items():
-        inputs = result["digests"]["inputs"]
-        checks.equal(f"{name}: prepared data of {manifest.name}", {key: listed.get(key) for key in inputs}, inputs)

@@ -1,20 +1,19 @@
 """Which batch, context and width make the most of a fixed time of training on this machine?
 
-Reads   protocols/candidates_<study>.json (candidates, seconds of training for each), the protocol of its `base` study
-        for everything else, data/<base>
+Reads   protocols/candidates_<study>.json (the candidates, and the seconds of training that each gets), the protocol of
+        its `base` study for everything else, and data/<base>
 Writes  runs/sweep_<study>/<candidate>/{calibration,run}/ and runs/sweep_<study>/sweep.json; with --freeze
-        sweep_<study>.json beside this script. Measured: another machine finds other seconds, and so other budgets
+        sweep_<study>.json beside this script. The numbers are measured, so another machine finds other budgets.
 Needs   torch; the study prepared; a machine with nothing else to do
-About   candidates x (seconds + 40 s) / jobs; eight candidates of 110 s two at a time: eleven minutes
+About   candidates x (seconds + 40 s) / jobs: eight candidates of 110 s, two at a time, take eleven minutes
 
     python research/matched_training/sweep.py --study wheels --jobs 2 [--freeze]
 
-A candidate is calibrated by a few updates of its own, given the number of updates that fills the seconds, and trained
-with the whole schedule of rates in that budget: candidates are compared at equal time, each by its own official
-score. Contexts score different rows, so their scores are compared over unequal documents.
+A few updates calibrate each candidate. It then gets the number of updates that fills the seconds, and is trained with
+the whole schedule of learning rates within that budget. Candidates are so compared at equal time, each by its own
+official score. Contexts score different rows, so scores of unequal contexts are over unequal documents.
 """
 
-import argparse
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -28,63 +27,27 @@ from evidence import (
     first_difference,
     freeze_json,
     input_list,
+    parser,
     read_json,
-    require_keys,
     run_script,
     write_json,
 )
-from generate_runs import generated_files, write_missing
-from protocols.schema import check_protocol, find_protocol
+from protocols.run_files import generated_files, write_missing
+from protocols.schema import candidate_name, candidate_protocol, find_protocol, read_sweep
 from research.saved_runs import read_metrics
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-KEYS = ("base", "calibration_updates", "candidates", "condition", "evaluation_targets", "logit_chunk", "seconds",
-        "seed")
-CANDIDATE_KEYS = ("context", "heads", "microbatch", "width")
-CODE = ("train.py", "evidence.py", "loaders/best_fit_crop.py", "loaders/rows.py", "loaders/batches.py")
-
-
-def read_sweep(path):
-    sweep = read_json(path)
-    require_keys(sweep, KEYS, path)
-    for number, candidate in enumerate(sweep["candidates"]):
-        require_keys(candidate, CANDIDATE_KEYS, f"{path}: candidates[{number}]")
-    updates = sweep["calibration_updates"]
-    if type(updates) is not int or updates < 2:  # the second half of one update has no beginning
-        raise InputError(f"{path}: calibration_updates: expected 2 or more, found {updates!r}")
-    return sweep
-
-
-def candidate_name(candidate):
-    return "context{context}_width{width}_microbatch{microbatch}".format(**candidate)
-
-
-def candidate_protocol(base, sweep, candidate, updates, targets):
-    """The study's protocol with a candidate's model and batch, one condition, one seed, and a budget in updates."""
-    condition, context = sweep["condition"], candidate["context"]
-    training = {"microbatch": candidate["microbatch"], "accumulation": 1, "updates": updates,
-                "checkpoint_every": updates, "logit_chunk": sweep["logit_chunk"]}
-    protocol = {
-        **base, "conditions": {condition: base["conditions"][condition]}, "seeds": [sweep["seed"]],
-        "packing": {**base["packing"], "context": context},
-        "model": {**base["model"], "width": candidate["width"], "heads": candidate["heads"]},
-        "training": {**base["training"], **training},
-        "evaluation": {**base["evaluation"], "targets": targets},
-    }
-    check_protocol(protocol, candidate_name(candidate))
-    return protocol
-
 
 def train_candidate(protocol, directory, data):
-    """Generate the one run of a protocol in `directory` and train it, unless that was done; the run directory."""
+    """Generate the one run of a protocol in `directory` and train it, unless that was done; return its path."""
     path = directory / "protocol.json"
     condition, seed = next(iter(protocol["conditions"])), protocol["seeds"][0]
     run = directory / f"{condition}_s{seed}"
     if path.exists() and path.read_bytes() != canonical_json(protocol):
         difference = first_difference(read_json(path), protocol)
-        raise InputError(f"{path}: of another sweep: {difference}; move {directory} aside")
+        raise InputError(f"{path}: the protocol of another sweep: {difference}; move {directory} aside")
     if (run / "result.json").exists():
         return run
     write_json(path, protocol)
@@ -97,14 +60,14 @@ def train_candidate(protocol, directory, data):
 
 
 def seconds_per_update(run):
-    """Mean seconds of the second half of a run's updates, from its metrics."""
+    """Return the mean seconds of the second half of a run's updates, from its metrics."""
     lines = read_metrics(run)
     half = len(lines) // 2
     return (lines[-1]["seconds"] - lines[half - 1]["seconds"]) / (len(lines) - half)
 
 
 def measure(base, sweep, candidate, directory, data):
-    """One candidate's measured record."""
+    """Calibrate and train one candidate; return its measured record."""
     name = candidate_name(candidate)
     short = candidate_protocol(base, sweep, candidate, sweep["calibration_updates"], candidate["context"])
     calibrated = seconds_per_update(train_candidate(short, directory / name / "calibration", data))
@@ -121,6 +84,7 @@ def measure(base, sweep, candidate, directory, data):
 
 
 def sweep_table(records):
+    """Return the candidates with their measured numbers, as text."""
     from tabulate import tabulate
 
     rows = [[record["context"], record["width"], record["microbatch"], record["updates"], f"{record['targets']:,}",
@@ -129,21 +93,21 @@ def sweep_table(records):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="protocols/candidates_NAME.json")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates side by side (default: 1)")
-    parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", required=True, metavar="NAME", help="protocols/candidates_NAME.json")
+    arguments.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates side by side (default: 1)")
+    arguments.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
+    options = arguments.parse_args(argv)
     if options.jobs < 1:
         raise InputError(f"--jobs: expected 1 or more, found {options.jobs}")
     path = ROOT / "protocols" / f"candidates_{options.study}.json"
     sweep = read_sweep(path)
-    base, _ = find_protocol(sweep["base"], ROOT / "protocols")
-    directory, data = ROOT / "runs" / f"sweep_{options.study}", ROOT / "data" / sweep["base"]
+    base, base_path = find_protocol(sweep["base"], ROOT / "protocols")
+    directory, data = ROOT / "runs" / f"sweep_{options.study}", ROOT / "data" / base.get("prepared", sweep["base"])
     with ThreadPoolExecutor(options.jobs) as pool:
         records = list(pool.map(lambda item: measure(base, sweep, item, directory, data), sweep["candidates"]))
     evidence = {"study": options.study, "jobs": options.jobs, "seconds": sweep["seconds"], "candidates": records,
-                "inputs": input_list([path, *(ROOT / name for name in CODE)], ROOT)}
+                "inputs": input_list([path, base_path], ROOT)}
     print(sweep_table(records))
     write_json(directory / "sweep.json", evidence)
     if options.freeze:

@@ -4,7 +4,7 @@ from research.drawing import STYLE, colours, plt, save
 
 
 def smoothed(values):
-    """Exponential moving average over a fiftieth of the values, at least ten, without the bias of its start."""
+    """Return an exponential moving average over a fiftieth of the values, at least ten, without a biased start."""
     share, mean, weight, out = 1 - 1 / max(10, len(values) / 50), 0.0, 0.0, []
     for value in values:
         mean, weight = share * mean + (1 - share) * value, share * weight + (1 - share)
@@ -13,13 +13,13 @@ def smoothed(values):
 
 
 def by_seed(runs):
-    """{seed: {run: result}}, both in order."""
+    """Return {seed: {run: result}}, both in order."""
     return {seed: {name: result for name, result in runs.items() if result["seed"] == seed}
             for seed in sorted({result["seed"] for result in runs.values()})}
 
 
 def draw_curve(axes, result, losses, **line):
-    """Training loss of one run over targets seen; a loss that was not logged is left out."""
+    """Draw the training loss of one run over its targets; an update without a loss is left out."""
     per_update = result["targets"] / result["updates"] / 1e3
     made = [(per_update * update, loss) for update, loss in enumerate(losses, 1) if loss is not None]
     axes.plot([targets for targets, _ in made], smoothed([loss for _, loss in made]), **line)
@@ -27,14 +27,13 @@ def draw_curve(axes, result, losses, **line):
 
 @plt.rc_context(STYLE)
 def draw_curves(evidence, curves, path):
-    """Training loss of every run, a panel a seed: seeds share their rows, and one run would hide the other."""
+    """Draw the training loss of every run, one panel for each seed, and return `path`."""
     seeds = by_seed(evidence["runs"])
     colour = colours(result["condition"] for result in evidence["runs"].values())
     figure, panels = plt.subplots(1, len(seeds), figsize=(1.2 + 4.4 * len(seeds), 4.6), layout="constrained",
                                   sharex=True, sharey=True, squeeze=False)
-    for axes, (seed, runs) in zip(panels[0], seeds.items()):
-        for place, (name, result) in enumerate(runs.items()):
-            # The first is the widest: it shows on both sides where a later one runs along it.
+    for axes, (seed, runs) in zip(panels[0], seeds.items(), strict=True):
+        for place, (name, result) in enumerate(runs.items()):  # the first line is the widest, so none hides another
             draw_curve(axes, result, curves["runs"][name]["loss"], color=colour[result["condition"]],
                        label=result["condition"], linewidth=max(2.5 - 0.8 * place, 0.9))
         axes.set(title=f"seed {seed}", xlabel="training targets seen (thousands)")
@@ -48,14 +47,14 @@ def draw_curves(evidence, curves, path):
 
 @plt.rc_context(STYLE)
 def draw_scores(evidence, path):
-    """Official score of every run, one row a condition, its values written out."""
+    """Draw the official score of every run, one row for each condition, and return `path`."""
     by_condition = {}
     for result in evidence["runs"].values():
         by_condition.setdefault(result["condition"], []).append((result["seed"], result["score"]["bits_per_byte"]))
     colour = colours(by_condition)
     figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
     for y, (condition, scores) in enumerate(by_condition.items()):
-        for marker, (_, score) in zip("os^v", scores):
+        for marker, (_, score) in zip("os^v", scores, strict=False):
             axes.plot(score, y, marker, color=colour[condition], markersize=8, fillstyle="none")
         text = ", ".join(f"{score:.4f} (seed {seed})" for seed, score in scores)
         axes.annotate(text, (max(score for _, score in scores), y), (0, 10), textcoords="offset points", ha="center",
@@ -64,5 +63,7 @@ def draw_scores(evidence, path):
     axes.margins(x=0.25)
     axes.set_xlabel("official score, bits per byte (lower is better)")
     axes.grid(axis="x", alpha=0.3)
-    axes.set_title("Official score: held-out text as the baseline packer shows it", fontsize=11)
+    result = next(iter(evidence["runs"].values()))
+    axes.set_title(f"Study {evidence['study']}: score on {result['score']['targets']:,} held-out targets, packed by "
+                   f"the baseline loader,\nafter {result['targets']:,} training targets a run", loc="left", fontsize=10)
     return save(figure, path)

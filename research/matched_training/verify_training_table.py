@@ -1,52 +1,49 @@
-"""Does the table of the matched runs follow from their frozen results, and do the results agree with themselves?
+"""Do the scores of the matched runs follow from their frozen results, and do the results agree with each other?
 
-    verify_training_table.py [--study demo ...] [--readme FILE]
+    python research/matched_training/verify_training_table.py [--study NAME ...] [--root DIR]
 
-Reads   NAME.json and, where they are there, curves_NAME.json, runs_NAME.sha256 (all report.py --freeze) and
-        checkpoints_NAME.json (audit_checkpoints.py --freeze) beside this script; without --study every NAME.json.
-        Below --root, each where it is there: protocols/NAME.json, loaders/ and supplement_v*/loaders/,
-        manifests/NAME.sha256 and research/source_exclusion/NAME.json
-Writes  nothing; prints the table of the paper's section 5.3 as Markdown
-Needs   Python's standard library. About a second
+Reads   NAME.json beside this script (report.py --freeze). Where they exist it also reads curves_NAME.json,
+        runs_NAME.sha256 and checkpoints_NAME.json (audit_checkpoints.py --freeze) beside it, protocols/NAME.json,
+        loaders/, manifests/NAME.sha256, research/source_exclusion/NAME.json and runs/NAME/
+Writes  nothing
+Needs   Python's standard library
+About   one second
 
-Derived again: every score from nats, bytes and targets; FLOPs from targets; deltas against the same seed; the order of
-the timers. What was measured (nats, seconds, memory) no relation can give: where checkpoint evidence is there, each
-run's result must have the SHA-256 of the file whose model was scored again, so that no number of it is changed alone.
-That a result is of its condition and seed: by the settings, loader, data and rows that it hashed (bound_runs.py).
---readme FILE also requires every line of the table in FILE. Exit 1: something is false; it is named.
+The verifier derives every score from nats, bytes and targets, FLOPs from targets, and the differences from the baseline
+of the same seed. run_identity.py checks that each result is the run of its label. Measured numbers (nats, seconds, peak
+memory, losses of the learning curves) follow from nothing that is frozen. Those of a result are bound by the SHA-256
+of the file whose model was scored again. Those of a learning curve are compared with runs/NAME/<run>/metrics.jsonl
+where that run lies; otherwise only their number, their order and their end are checked, and a line says so. Exit 1
+names what is false.
 """
 
-import argparse
-import math
+import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, canonical_json, read_json, run_script, sha256_bytes
+from evidence import Checks, InputError, canonical_json, parser, read_json, run_script, sha256_bytes
 from manifest import read_manifest
 from research.matched_training.run_identity import check_bindings
+from research.reference_scores import baseline_of, minus_baseline, quotients
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = "research/matched_training"
 
-HEADER = ("|Condition|Seed|Official BPB|Delta vs same-seed control|CE|Perplexity|Full loop s|Total s|Peak MiB|",
-          "|---|---:|---:|---:|---:|---:|---:|---:|---:|")
 SHARED = ("parameters", "flops_per_token", "updates", "rows", "targets", "total_flops")
 POPULATION = ("rows", "targets", "supplied_bytes", "raw_bytes")
+MEASURED = ("loss", "seconds")
 
-
-def baseline_of(name):
-    return f"baseline_s{name.rsplit('_s', 1)[1]}"
+# ----------------------------------------------------------------------------------------- results
 
 
 def check_run(checks, name, result):
-    """What must hold inside one result."""
+    """Check the relations inside one result."""
     checks.equal(f"{name}: name", name, f"{result['condition']}_s{result['seed']}")
-    score, bits = result["score"], math.log(2)
-    checks.equal(f"{name}: score", score, score | {
-        "bits_per_byte": score["nats"] / (bits * score["supplied_bytes"]),
-        "raw_bits_per_byte": score["nats"] / (bits * score["raw_bytes"]),
-        "cross_entropy": score["nats"] / score["targets"], "perplexity": math.exp(score["nats"] / score["targets"])})
+    score = result["score"]
+    sums = (score[key] for key in ("nats", "supplied_bytes", "raw_bytes", "targets"))
+    checks.equal(f"{name}: score", score, score | quotients(*sums))
     checks.equal(f"{name}: total_flops", result["total_flops"], result["flops_per_token"] * result["targets"])
     context, rest = divmod(result["targets"], result["rows"])
     checks.expect(rest == 0 and result["rows"] % result["updates"] == 0 and score["targets"] <= score["rows"] * context,
@@ -59,67 +56,51 @@ def check_run(checks, name, result):
     checks.expect(result["peak_bytes"] > 0, f"{name}: peak_bytes {result['peak_bytes']}")
 
 
-def same(checks, what, runs, name, other, facts):
-    """A check that `facts` of a run and of another one are equal; of a run and itself there is nothing to check."""
+def check_same(checks, what, runs, name, other, facts):
+    """Check that `facts` of two runs are equal, unless both are one run."""
     if name != other:
         checks.equal(f"{name}: {what} of {other}", facts(runs[other]), facts(runs[name]))
 
 
+def population(result):
+    """The rows that an official score is of."""
+    return {"plan": result["digests"]["evaluation_plan"], **{key: result["score"][key] for key in POPULATION}}
+
+
+def shared_code(result):
+    """{file: SHA-256} of a run's code without its loader."""
+    return {file: digest for file, digest in result["digests"]["code"].items() if file != "loader.py"}
+
+
 def check_matched(checks, runs):
-    """What must be equal: size, budget and scored population of all, first weights a seed, rows a condition."""
-    first_of = {}
+    """Check what all runs share (size, budget, scored rows), what a seed shares, and what a condition shares."""
+    first, first_of = next(iter(runs)), {}
     for name, result in runs.items():
-        first, twin = next(iter(runs)), baseline_of(name)
-        other = first_of.setdefault(result["condition"], name)
-        same(checks, "budget", runs, name, first, lambda r: {key: r[key] for key in SHARED})
-        same(checks, "population", runs, name, first,
-             lambda r: {"plan": r["digests"]["evaluation_plan"], **{key: r["score"][key] for key in POPULATION}})
-        same(checks, "initial weights", runs, name, twin, lambda r: r["digests"]["initial_weights"])
-        same(checks, "code but loader.py", runs, name, twin,
-             lambda r: {file: digest for file, digest in r["digests"]["code"].items() if file != "loader.py"})
-        same(checks, "plan and rows", runs, name, other, lambda r: {key: r["digests"][key] for key in ("plan", "rows")})
-
-
-def check_deltas(checks, frozen):
-    """Differences from the same-seed baseline, one for every other run and no more."""
-    bits = {name: result["score"]["bits_per_byte"] for name, result in frozen["runs"].items()}
-    found = {name: bits[name] - bits[baseline_of(name)] for name in bits if name != baseline_of(name)}
-    checks.equal("bits_per_byte_minus_baseline", frozen["bits_per_byte_minus_baseline"], found)
+        twin, other = baseline_of(name), first_of.setdefault(result["condition"], name)
+        check_same(checks, "budget", runs, name, first, lambda r: {key: r[key] for key in SHARED})
+        check_same(checks, "population", runs, name, first, population)
+        check_same(checks, "initial weights", runs, name, twin, lambda r: r["digests"]["initial_weights"])
+        check_same(checks, "code but loader.py", runs, name, twin, shared_code)
+        check_same(checks, "plan and rows", runs, name, other,
+                   lambda r: {key: r["digests"][key] for key in ("plan", "rows")})
 
 
 def check_digests(checks, frozen, path):
-    """Each result is, byte for byte, the file of a run whose saved model reproduced its score."""
+    """Check that each result is, byte for byte, the file of a run whose saved model reproduced its score."""
     if not path.exists():
         print(f"left out the SHA-256 of each result: no {path}")
         return
     entries = read_json(path)["content"]["runs"]
     checks.equal("runs with checkpoint evidence", sorted(entries), sorted(frozen["runs"]))
-    for name in sorted(set(entries) & set(frozen["runs"])):
+    for name in sorted(entries.keys() & frozen["runs"].keys()):
         entry = entries[name]
         checks.expect(not entry["findings"] and entry["rescored"] == entry["score"], f"{name}: score reproduced")
         found = sha256_bytes(canonical_json(frozen["runs"][name]))
         checks.equal(f"{name}: SHA-256 of result.json", entry["files"]["result.json"], found)
 
 
-def check_curves(checks, frozen, path):
-    """Each learning curve has a finite loss for every update and ends when its run's loop did."""
-    if not path.exists():
-        print(f"left out the learning curves: no {path}")
-        return
-    curves = read_json(path)["runs"]
-    checks.equal("runs with curves", sorted(curves), sorted(frozen["runs"]))
-    for name in sorted(set(curves) & set(frozen["runs"])):
-        result, losses, seconds = frozen["runs"][name], curves[name]["loss"], curves[name]["seconds"]
-        made = [loss for loss in losses if loss is not None]
-        checks.equal(f"{name}: updates of the curve", [len(losses), len(seconds), len(losses) - len(made)],
-                     [result["updates"], result["updates"], result["empty_updates"]])
-        checks.expect(all(loss > 0 for loss in made) and seconds == sorted(seconds),
-                      f"{name}: losses over 0, from {made[0]:.4f} to {made[-1]:.4f}; seconds ascend")
-        checks.equal(f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
-
-
 def check_code(checks, frozen, path):
-    """Each result is of the code and the settings that were generated for its run."""
+    """Check that each result is of the code and the settings that were generated for its run."""
     if not path.exists():
         print(f"left out code and settings: no {path}")
         return
@@ -127,25 +108,55 @@ def check_code(checks, frozen, path):
     for name, result in frozen["runs"].items():
         digests = result["digests"]
         found = {f"{name}/{file}": digest for file, digest in digests["code"].items()}
-        expected = {file: digest for file, digest in listed.items() if file.startswith(f"{name}/")}
         found[f"{name}/config.json"] = digests["config"]
+        expected = {file: digest for file, digest in listed.items() if file.startswith(f"{name}/")}
         checks.equal(f"{name}: code and settings generated", expected, found)
 
 
-def table(frozen):
-    """The lines of the paper's table of section 5.3, with deltas."""
-    lines = list(HEADER)
-    for name, result in frozen["runs"].items():
-        score, seconds = result["score"], result["seconds"]
-        delta = score["bits_per_byte"] - frozen["runs"][baseline_of(name)]["score"]["bits_per_byte"]
-        lines.append(f"|{result['condition']}|{result['seed']}|{score['bits_per_byte']:.8f}|{delta:+.8f}|"
-                     f"{score['cross_entropy']:.8f}|{score['perplexity']:.5f}|{seconds['loop']:.3f}|"
-                     f"{seconds['run']:.3f}|{result['peak_bytes'] / 2**20:.2f}|")
-    return lines
+# ------------------------------------------------------------------------------------------ curves
 
 
-def check_study(checks, study, folder, root, readme):
-    """All checks of one study, then its table."""
+def check_curve(checks, name, result, curve):
+    """Check the number of a curve's updates, that its seconds ascend, and that it ends when the run's loop did."""
+    losses, seconds = curve["loss"], curve["seconds"]
+    made = [loss for loss in losses if loss is not None]
+    checks.equal(f"{name}: updates of the curve", [len(losses), len(seconds), len(losses) - len(made)],
+                 [result["updates"], result["updates"], result["empty_updates"]])
+    checks.expect(all(loss > 0 for loss in made) and seconds == sorted(seconds),
+                  f"{name}: losses over 0, from {made[0]:.4f} to {made[-1]:.4f}; seconds ascend")
+    checks.equal(f"{name}: end of the curve in seconds", seconds[-1], result["seconds"]["loop"])
+
+
+def is_here(result, run):
+    """Return whether a run directory holds the frozen run, and not one of the same name that was trained elsewhere."""
+    path = run / "result.json"
+    return path.exists() and path.read_bytes() == canonical_json(result) and (run / "metrics.jsonl").exists()
+
+
+def check_curves(checks, frozen, path, runs):
+    """Check every learning curve against its result, and against metrics.jsonl where the frozen run lies in `runs`."""
+    if not path.exists():
+        print(f"left out the learning curves: no {path}")
+        return
+    curves, here = read_json(path)["runs"], []
+    checks.equal("runs with curves", sorted(curves), sorted(frozen["runs"]))
+    for name in sorted(curves.keys() & frozen["runs"].keys()):
+        check_curve(checks, name, frozen["runs"][name], curves[name])
+        if is_here(frozen["runs"][name], runs / name):
+            here.append(name)
+            lines = [json.loads(line) for line in (runs / name / "metrics.jsonl").read_bytes().splitlines()]
+            found = {key: [line[key] for line in lines] for key in MEASURED}
+            checks.equal(f"{name}: curve of metrics.jsonl", {key: curves[name][key] for key in MEASURED}, found)
+    if absent := sorted(curves.keys() - here):
+        print(f"left out {path.name}: loss and seconds of {', '.join(absent)}: measured; the runs are not in {runs}")
+
+
+# -------------------------------------------------------------------------------------------- main
+
+
+def check_study(checks, study, root):
+    """Make all checks of one study."""
+    folder = root / FOLDER
     path = folder / f"{study}.json"
     frozen = read_json(path)
     absent = [name for name in frozen["runs"] if baseline_of(name) not in frozen["runs"]]
@@ -154,33 +165,27 @@ def check_study(checks, study, folder, root, readme):
     for name, result in frozen["runs"].items():
         check_run(checks, name, result)
     check_matched(checks, frozen["runs"])
-    check_deltas(checks, frozen)
+    bits = {name: result["score"]["bits_per_byte"] for name, result in frozen["runs"].items()}
+    checks.equal("bits_per_byte_minus_baseline", frozen["bits_per_byte_minus_baseline"], minus_baseline(bits))
     check_digests(checks, frozen, folder / f"checkpoints_{study}.json")
-    check_curves(checks, frozen, folder / f"curves_{study}.json")
+    check_curves(checks, frozen, folder / f"curves_{study}.json", root / "runs" / study)
     check_code(checks, frozen, folder / f"runs_{study}.sha256")
     check_bindings(checks, study, frozen["runs"], root)
-    lines = table(frozen)
-    if readme:
-        there = readme.read_text(encoding="utf-8").splitlines()
-        for line in lines:
-            checks.expect(line in there, f"{readme}: {'has' if line in there else 'lacks'} {line}")
-    print("", f"Study `{study}`", "", *lines, "", sep="\n")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", nargs="+", metavar="NAME", help="default: all that are frozen")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="a file that must contain the table")
-    parser.add_argument("--folder", type=Path, default=HERE, metavar="DIR", help="of the evidence (default: this one)")
-    parser.add_argument("--root", type=Path, default=HERE.parents[1], metavar="DIR", help="default: two folders up")
-    options = parser.parse_args(argv)
-    protocols = options.root / "protocols"
-    frozen = [path.stem for path in sorted(options.folder.glob("*.json")) if (protocols / path.name).exists()]
-    studies, checks = options.study or frozen, Checks()
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", nargs="+", metavar="NAME", help="default: every study whose results are frozen")
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options = arguments.parse_args(argv)
+    root, checks = options.root.resolve(), Checks()
+    frozen = [path.stem for path in sorted((root / FOLDER).glob("*.json")) if (root / "protocols" / path.name).exists()]
+    studies = options.study or frozen
     if not studies:
-        raise InputError(f"{options.folder}: no results are frozen; make them with: report.py --study NAME --freeze")
+        raise InputError(f"{root / FOLDER}: no results are frozen; make them with: report.py --study NAME --freeze")
     for study in studies:
-        check_study(checks, study, options.folder, options.root, options.readme)
+        with checks.attempt(f"{study}.json"):
+            check_study(checks, study, root)
     return checks.close()
 
 

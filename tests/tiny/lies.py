@@ -17,6 +17,7 @@ def copy_evidence(place):
     """The repository's frozen evidence below `place`, with the scripts beside it, without pages and figures."""
     for name in EVIDENCE:
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("*.png", "*.md", "__pycache__"))
+    shutil.copytree(ROOT / "supplement_v1/loaders", place / "loaders", dirs_exist_ok=True)  # those of the frozen runs
     return place
 
 
