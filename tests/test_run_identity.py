@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence import read_json, sha256_bytes, write_json
+from evidence import read_json, sha256_bytes, sha256_file, write_json
 from manifest import format_manifest, read_manifest
 from research.matched_training import run_identity
 from research.matched_training import verify_training_table as verifier
@@ -141,3 +141,12 @@ def test_size_and_cost_counted_from_the_shape_are_the_trainer_s(study):
         described = train.describe(config, vocabulary)
         assert run_identity.model_size(config["model"], vocabulary, protocol["packing"]["context"]) == (
             described["parameters"], described["flops_per_token"])
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_code_of_the_frozen_runs_is_in_the_supplement(study):
+    listed = read_manifest(ROOT / f"research/matched_training/runs_{study}.sha256")
+    own = ("config.json", "loader.py")  # the second is a copy under another name
+    code = {(name.split("/")[-1], digest) for name, digest in listed.items() if not name.endswith(own)}
+    kept = {(path.name, sha256_file(path)) for path in (ROOT / "supplement_v1").rglob("*.py")}
+    assert code and code <= kept
