@@ -56,14 +56,14 @@ def pack(lengths, refill, capacity, rows, buffer_size, continues):
 
 def blocks(lengths, refill, capacity, rows, buffer_size, continues):
     """The plan in order, in pieces int64 (at most BLOCK, 5): memory stays near the buffer, however long the plan."""
-    lengths, refill = _read_only(lengths), _read_only(refill)
+    lengths, refill = read_only(lengths), read_only(refill)
     buffer = _empty_buffer(capacity, buffer_size + int(refill.max()))
     while buffer[-1][PLANNED] < rows:
         block = np.empty((BLOCK, 5), np.int64)
         yield block[: _fill(block, *buffer, lengths, refill, capacity, rows, buffer_size, continues)]
 
 
-def _read_only(values):
+def read_only(values):
     """One array type for the compiler, whether the lengths are in memory or memory-mapped: it compiles once."""
     view = values.view()
     view.setflags(write=False)
@@ -148,7 +148,7 @@ def _highest(bits):
 
 
 @inlined
-def _longest_fitting(bitmap, space):
+def longest_fitting(bitmap, space):
     """The longest length held of at most `space`; 0 when there is none."""
     word = space >> 5
     bits = bitmap[LENGTHS, word] & ((2 << (space & 31)) - 1)
@@ -179,7 +179,7 @@ def _shortest(bitmap):
 
 @inlined
 def _select(lists, slots, bitmap, long, counters, space):
-    length = _longest_fitting(bitmap, space)
+    length = longest_fitting(bitmap, space)
     if length == 0:
         length = _shortest(bitmap)
     if length == 0:

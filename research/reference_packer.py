@@ -118,3 +118,43 @@ class ReferencePacker:
         offset = self.taken // len(self.batches) * len(self.origin)
         started = frozenset(number - offset for number in self.emitted)
         return self.space, started, tuple(key - offset for key in self.keys)
+
+
+class BackfillPacker(ReferencePacker):
+    """The rule of loaders/backfill.py: the head of the queue opens a row, best fit fills it, the head closes it.
+
+    Entries wait in `queue` in order; with `lossless`, the rest of a cropped document goes to its end. It is a plain
+    list, so a selection takes time in proportion to the buffer.
+    """
+
+    def __init__(self, lengths, refill, *, capacity, buffer_size, lossless=False):
+        super().__init__(lengths, refill, capacity=capacity, buffer_size=buffer_size, lossless=lossless)
+        self.lengths, self.queue = lengths, []
+
+    def refill(self):
+        """Let batches arrive until `buffer_size` entries are buffered."""
+        while len(self.queue) < self.buffer_size:
+            first = self.arrived
+            self.taken += 1
+            self.queue += [(arrival, 0, self.lengths[arrival % self.documents])
+                           for arrival in range(first, self.arrived)]
+
+    def choose(self, space):
+        """Return the place in `queue` of the entry that is emitted into `space` tokens."""
+        fitting = [(-tokens, place) for place, (_, _, tokens) in enumerate(self.queue) if tokens <= space]
+        return min(fitting)[1] if fitting and space < self.capacity else 0
+
+    def select(self):
+        """Emit one entry, as `ReferencePacker.select` does."""
+        arrival, before, length = self.queue.pop(self.choose(self.space))
+        row, tokens, bos = self.row, min(length, self.space), 0 if before else 1
+        if self.lossless and length > tokens:
+            self.queue.append((arrival, before + tokens, length - tokens))
+        self.space -= tokens
+        if not self.space:
+            self.row, self.space = row + 1, self.capacity
+        return row, arrival, bos, max(before - 1, 0), tokens - bos, length - tokens
+
+    def buffered(self):
+        """Return (arrival, text start, tokens, started) of every buffered entry, in the order of the queue."""
+        return [(arrival, max(before - 1, 0), tokens, before > 0) for arrival, before, tokens in self.queue]

@@ -17,6 +17,8 @@ POLICIES = {
     "random_crop": ("random_span", True),
     "segmented": ("segment_first", False),
     "lossless": ("lossless", True),
+    "backfill": ("backfill", False),
+    "backfill_lossless": ("backfill_lossless", False),
 }
 RETAINING = {loader for loader, retains in POLICIES.values() if retains}
 
