@@ -71,33 +71,33 @@ class ReferencePacker:
 
     def choose(self, space):
         """Return the place in `keys` of the entry that is emitted into `space` tokens."""
-        fitting = self.fitting(space)
-        return bisect_left(self.keys, self.keys[fitting - 1] & ~NUMBERS, 0, fitting) if fitting else 0
+        keys = self.keys
+        fitting = bisect_left(keys, (space + 1) << NUMBER_BITS)
+        return bisect_left(keys, keys[fitting - 1] & ~NUMBERS, 0, fitting) if fitting else 0
 
     def select(self):
         """Emit one entry; return (row, arrival, bos, start, count, rest).
 
         The first five are a segment as in a plan of loaders/. `rest` tokens of the entry were not emitted.
         """
-        key = self.keys.pop(self.choose(self.space))
+        row, space, before = self.row, self.space, 0
+        key = self.keys.pop(self.choose(space))
         length, number = key >> NUMBER_BITS, key & NUMBERS
-        tokens = min(length, self.space)
-        before = self.emitted.pop(number, 0)
-        if self.lossless and length > tokens:
-            insort(self.keys, (length - tokens) << NUMBER_BITS | number)
-            self.emitted[number] = before + tokens
-        row, bos = self.row, 0 if before else 1
-        self.space -= tokens
-        if not self.space:
+        tokens = length if length < space else space
+        if self.lossless:
+            before = self.emitted.pop(number, 0)
+            if length > tokens:
+                insort(self.keys, (length - tokens) << NUMBER_BITS | number)
+                self.emitted[number] = before + tokens
+        self.space = space - tokens
+        if tokens == space:
             self.row, self.space = row + 1, self.capacity
-        arrival, start = self.locate(number, before)
-        return row, arrival, bos, start, tokens - bos, length - tokens
-
-    def locate(self, number, before):
-        """Return (arrival, text start) of an entry of which `before` tokens were emitted."""
         passes, place = divmod(number, len(self.origin))
         document, start = self.origin[place]
-        return passes * self.documents + document, start + before - 1 if before else start
+        arrival, rest = passes * self.documents + document, length - tokens
+        if before:
+            return row, arrival, 0, start + before - 1, tokens, rest
+        return row, arrival, 1, start, tokens - 1, rest
 
     def select_rows(self, rows):
         """Yield the selections until `rows` rows are full."""
@@ -109,8 +109,10 @@ class ReferencePacker:
         """Return (arrival, text start, tokens, started) of every buffered entry, in order of arrival."""
         found = []
         for number, tokens in sorted((key & NUMBERS, key >> NUMBER_BITS) for key in self.keys):
+            passes, place = divmod(number, len(self.origin))
+            document, start = self.origin[place]
             before = self.emitted.get(number, 0)
-            found.append((*self.locate(number, before), tokens, before > 0))
+            found.append((passes * self.documents + document, start + max(before - 1, 0), tokens, before > 0))
         return found
 
     def state(self):

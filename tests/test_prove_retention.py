@@ -13,6 +13,7 @@ def need_z3():
     return pytest.importorskip("z3", reason="z3 is an optional extra: pip install -r requirements-extra.txt")
 
 
+@pytest.mark.extra
 def test_the_step_is_proved_and_every_hypothesis_is_needed(capsys):
     """Exit 0 for B = 1..5; both policies and the arrival; each hypothesis dropped once."""
     need_z3()
@@ -23,6 +24,7 @@ def test_the_step_is_proved_and_every_hypothesis_is_needed(capsys):
         assert f"B = 5, {kind}: negation unsatisfiable" in out and f"{kind}: breaks without" in out
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("buffer_size", [2, 3])
 def test_one_more_protected_document_is_refuted_and_one_less_is_not(buffer_size):
     """B - 1 is exact: with B protected a finite counterexample exists, with B - 1 none does."""
@@ -33,6 +35,7 @@ def test_one_more_protected_document_is_refuted_and_one_less_is_not(buffer_size)
                 assert prove_retention.find_break(z3, cases, None) is broken
 
 
+@pytest.mark.extra
 def test_an_unproved_step_fails_the_run(monkeypatch, capsys):
     """A solver that decides nothing is not a proof: exit 1."""
     need_z3()

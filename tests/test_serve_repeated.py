@@ -1,4 +1,4 @@
-"""A repeated corpus is replayed exactly: first services, discards and states are those of a slow replay on lists."""
+"""A repeated corpus is replayed exactly: first services, discards and states are those of the reference packer."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from loaders import best_fit_crop, lossless
 from loaders.accounting import ARRIVAL, COUNT, ledger, protected
 from research.source_exclusion import replay, serve_repeated, service
 from research.source_exclusion.audit_records import Unbalanced
+from research.source_exclusion.reference_service import ReferenceReplay
 from research.source_exclusion.streams import make_packing, whole_stream
-from tiny.list_replay import SlowReplay, small_worlds
 from tiny.runs import list_prepared
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +25,26 @@ def setting(lengths, refill, capacity, buffer_size, policy):
     return stream, make_packing(LOADERS[policy].__name__.split(".")[1], capacity, buffer_size, 0)
 
 
+def small_worlds(count):
+    """Seeded (lengths, refill, capacity, buffer_size): short corpora, many of them with documents of equal length."""
+    random = np.random.Generator(np.random.PCG64(11))
+    for _ in range(count):
+        documents, batch = int(random.integers(1, 12)), int(random.integers(1, 6))
+        lengths = random.integers(1, int(random.choice([4, 12, 40])), documents).tolist()
+        sizes = np.diff([*range(0, documents, batch), documents]).tolist()
+        yield lengths, sizes, int(random.integers(2, 9)), int(random.integers(1, 15))
+
+
+def reference_replay(world, passes, policy):
+    """(ReferenceReplay after `passes` passes, what each pass ended with: [emitted, discarded, buffered] and state)."""
+    lengths, refill, capacity, buffer_size = world
+    replayed, ends = ReferenceReplay(np.array(lengths), np.array(refill), capacity, buffer_size, policy), []
+    for _ in range(passes):
+        replayed.one_pass()
+        ends.append(([replayed.emitted, replayed.discarded, replayed.buffered()[0]], replayed.packer.state()))
+    return replayed, ends
+
+
 def first_repeat(states):
     """(pass, earlier pass with the same state), counted from 1; None when all differ."""
     return next(((now, then) for now in range(1, len(states) + 1) for then in range(1, now)
@@ -32,24 +52,24 @@ def first_repeat(states):
 
 
 @pytest.mark.parametrize("policy", LOADERS)
-def test_replay_equals_a_slow_replay_on_lists(policy):
+def test_replay_equals_the_reference_packer(policy):
     for world in small_worlds(60):
-        slow = SlowReplay(*world, 40, policy)
+        slow, ends = reference_replay(world, 40, policy)
         stream, packing = setting(*world, policy)
         edges = service.class_edges(stream.lengths, packing.capacity)
         account, table, states = service.follow_passes(stream, packing, edges, 40)
-        assert table[:, :3].tolist() == [list(one[:3]) for one in slow.passes], world
-        assert (account.first.tolist(), account.begun.tolist()) == (slow.first, slow.begun), world
+        assert table[:, :3].tolist() == [totals for totals, _ in ends], world
+        assert (account.first.tolist(), account.begun.tolist()) == (slow.first, slow.started), world
         steady = service.steady_record(states, service.pass_records(table, edges))["state_repeats"]
         found = steady and (steady["pass"], steady["equals_pass"])
-        assert found == first_repeat([one[3] for one in slow.passes]), world
+        assert found == first_repeat([state for _, state in ends]), world
 
 
 @pytest.mark.parametrize("policy", LOADERS)
 def test_first_service_is_in_the_refill_of_the_bound(policy):
     begun = 0
     for lengths, refill, capacity, buffer_size in small_worlds(60):
-        slow = SlowReplay(lengths, refill, capacity, buffer_size, 40, policy)
+        slow, _ = reference_replay((lengths, refill, capacity, buffer_size), 40, policy)
         bound = service.bounds(np.array(lengths), np.array(refill), capacity, buffer_size)
         assert list(bound) == sorted({length for length in lengths if length > capacity}, reverse=True)
         for length, (documents, earliest, refilled) in bound.items():
@@ -102,11 +122,11 @@ def test_totals_equal_the_ledger_of_the_whole_plan(policy):
 @pytest.mark.parametrize("policy", LOADERS)
 def test_totals_beyond_two_to_the_31_are_right(policy):
     world = [2**31 - 1, 2**31 - 2, 5, 2**31 - 1, 2**30], [2, 3], 2**20, 4
-    slow = SlowReplay(*world, 12, policy)
+    _, ends = reference_replay(world, 12, policy)
     stream, packing = setting(*world, policy)
     _, table, _ = service.follow_passes(stream, packing, [world[2] + 1], 12)
-    assert table[:, :3].tolist() == [list(one[:3]) for one in slow.passes]
-    assert max(slow.passes[-1][:3]) > 2**36
+    assert table[:, :3].tolist() == [totals for totals, _ in ends]
+    assert max(ends[-1][0]) > 2**36
 
 
 @pytest.mark.parametrize("policy", LOADERS)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from evidence import read_json
-from research.theorem.counterexamples import COUNTEREXAMPLES, smallest_witness
 
 HERE = Path(__file__).resolve().parents[1] / "research/source_exclusion"
 
@@ -66,28 +65,11 @@ def steady_lines():
     return lines
 
 
-def limit_rows(reasons):
-    """The table of limits from {limit: what fails}, with the witness that the search finds."""
-    return [f"| {name} | {reasons[name]} | {smallest_witness(rule, False)[1]} |"
-            for name, rule in COUNTEREXAMPLES.items()]
-
-
-def cells(line):
-    return [cell.strip() for cell in line.strip("|").split(" | ")]
-
-
 def test_every_number_in_the_tables_is_that_of_the_evidence():
     lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
     for expected in (audit_rows(), order_lines(), served_rows(), steady_lines()):
         at = lines.index(expected[0])
         assert lines[at:at + len(expected)] == expected and not lines[at + len(expected)].startswith(("|", "*"))
-
-
-def test_every_limit_is_listed_with_the_smallest_world_that_the_search_finds():
-    lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("| change of the rule")) + 2
-    listed = [cells(line) for line in lines[at:at + len(COUNTEREXAMPLES)]]
-    assert limit_rows({name: reason for name, reason, _ in listed}) == lines[at:at + len(COUNTEREXAMPLES)]
 
 
 def test_every_script_and_kind_of_evidence_is_named():

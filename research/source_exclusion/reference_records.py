@@ -1,7 +1,7 @@
-"""The records of an audit counted again from recount.Stream, for verify_source_exclusion.py (standard library, NumPy).
+"""The records of an audit counted again from a ReferenceStream, for verify_source_exclusion.py.
 
-Positions are counted on one line of all text positions and by what lies before an edge, where the audit compares
-intervals. Key names are the audit's; the quantities are those of the paper's section 6.
+Positions are counted on one line of all text positions, where the audit compares intervals. Key names are those of the
+audit; the quantities are those of the paper's section 6. Standard library and NumPy.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ SEEN = ("without_text", "nothing", "up_to_a_quarter", "up_to_a_half", "up_to_thr
 
 
 def ratio(part, whole):
-    """part / whole of two integers; None when whole is 0."""
+    """Return part / whole of two integers, or None when whole is 0."""
     return int(part) / int(whole) if whole else None
 
 
 def tokens_and_documents(stream, chosen, corpus):
-    """(tokens, documents) of the chosen (bool (arrivals,)) arrivals, of `corpus` documents of that kind."""
+    """Return (tokens, documents) of the chosen arrivals, bool (arrivals,); the corpus has `corpus` such documents."""
     names = {"arrived": "length", "synthetic_bos": "added", "emitted": "emitted", "discarded": "discarded",
              "buffered": "buffered"}
     tokens = {name: int(getattr(stream, column)[chosen].sum()) for name, column in names.items()}
@@ -35,9 +35,9 @@ def tokens_and_documents(stream, chosen, corpus):
 
 
 def strata(stream, edges):
-    """The same by document length, over each edge and up to the next (BOS included)."""
+    """Return the same by document length (BOS included): over each edge, and up to the next."""
     records, total = [], int(stream.emitted.sum())
-    for low, high in zip([0, *edges], [*edges, None]):
+    for low, high in zip([0, *edges], [*edges, None], strict=True):
         inside, corpus = ((low < length) & (length <= (high or length)) for length in (stream.length, stream.corpus))
         tokens, documents = tokens_and_documents(stream, inside, corpus.sum())
         records.append({"over": low, "up_to": high, "documents": documents,
@@ -48,7 +48,7 @@ def strata(stream, edges):
 
 
 def relative_exposure(stream, chosen):
-    """[[arrived, emitted] text tokens] by tenths of the chosen arrivals' text; position p of n is in tenth 10p // n."""
+    """Return [[arrived, emitted] text tokens] by tenths of a document; position p of n is in tenth 10p // n."""
     def below(tenth, of, start, end):
         return np.clip(-(-tenth * (stream.length[of] - 1) // TENTHS), start, end).sum()
 
@@ -56,21 +56,21 @@ def relative_exposure(stream, chosen):
     slices = stream.plan[chosen[stream.plan[:, 1]]]
     arrived = [below(t, everywhere, 0, stream.length[everywhere] - 1) for t in range(TENTHS + 1)]
     emitted = [below(t, slices[:, 1], slices[:, 3], slices[:, 3] + slices[:, 4]) for t in range(TENTHS + 1)]
-    return [[int(a), int(e)] for a, e in zip(np.diff(arrived), np.diff(emitted))]
+    return [[int(a), int(e)] for a, e in zip(np.diff(arrived), np.diff(emitted), strict=True)]
 
 
 def absolute_exposure(stream, edges):
-    """Text tokens arrived and emitted in each bin of positions, from what lies before each edge."""
+    """Return the text tokens that arrived and were emitted in each bin of positions."""
     starts, stops = stream.plan[:, 3], stream.plan[:, 3] + stream.plan[:, 4]
     bounds = [0, *edges, max(edges[-1], int(stream.length.max()))]
     arrived = np.diff([np.minimum(stream.length - 1, bound).sum() for bound in bounds]).tolist()
     emitted = np.diff([(np.minimum(stops, bound) - np.minimum(starts, bound)).sum() for bound in bounds]).tolist()
     return [{"from": low, "to": high, "arrived": a, "emitted": e, "share": ratio(e, a)}
-            for low, high, a, e in zip([0, *edges], [*edges, None], arrived, emitted)]
+            for low, high, a, e in zip([0, *edges], [*edges, None], arrived, emitted, strict=True)]
 
 
 def documents_by_share_seen(stream):
-    """Distinct arrived documents by the share of their text positions shown at least once, position by position."""
+    """Count the distinct arrived documents by the share of their text positions that was emitted at least once."""
     text = stream.corpus - 1
     offset = np.cumsum(text) - text
     change = np.zeros(int(text.sum()) + 1, np.int32)
@@ -94,7 +94,7 @@ def _seen_name(seen, text):
 
 
 def protected(stream):
-    """The protected set in numbers."""
+    """Return the protected set in numbers."""
     keys, arrived = stream.longest_long(), int(stream.length.sum())
     tokens, buffered = int(stream.length[keys].sum()), int(stream.buffered[keys].sum())
     return {"applies": stream.policy != "segmented", "documents": len(keys), "tokens": tokens,
@@ -104,7 +104,7 @@ def protected(stream):
 
 
 def usable_buffer(stream):
-    """What fits an empty row of what is held, and what is thrown away, over ten equal parts of the selections."""
+    """Return how many buffered entries fit an empty row, and the discarded shares, by tenths of the selections."""
     size = len(stream.plan)
     parts = [slice(size * tenth // TENTHS, size * (tenth + 1) // TENTHS) for tenth in range(TENTHS)]
     taken = stream.plan[:, 2] + stream.plan[:, 4]
@@ -116,14 +116,14 @@ def usable_buffer(stream):
 
 
 def crops(stream):
-    """Selections that throw tokens away, and what they keep."""
+    """Count the selections that discard tokens, and what they keep."""
     kept = (stream.plan[:, 2] + stream.plan[:, 4])[stream.dropped > 0].tolist()
     median = float(statistics.median(kept)) if kept else None
     return {"events": len(kept), "bos_only": kept.count(1), "median_kept": median}
 
 
 def record(stream, edges):
-    """The audit's record of one stream, without the digest of its rows."""
+    """Return the audit's record of one stream, without the digest of its rows."""
     tokens, documents = tokens_and_documents(stream, stream.length > 0, len(stream.corpus))
     long, fits = stream.length > stream.capacity, stream.length <= stream.capacity
     tokens["utilisation"] = ratio(tokens["emitted"], stream.rows * stream.capacity)
@@ -143,14 +143,15 @@ def record(stream, edges):
 
 
 def rows_sha256(stream, tokens, bos, microbatch, accumulation):
-    """The trainer's chained digest of all rows: of each update, the hex digests of its microbatches after the last's.
+    """Return the trainer's chained digest of all rows.
 
-    tokens: the text tokens of all documents, flat; rows are hashed as little-endian uint32.
+    tokens: the text tokens of all documents, (tokens,). Each microbatch is hashed as little-endian uint32; an update
+    hashes the digest of the update before it, then the digests of its own microbatches.
     """
     text = stream.corpus - 1
     offset = (np.cumsum(text) - text)[stream.plan[:, 1] % len(text)] + stream.plan[:, 3]
     pieces = [[] for _ in range(stream.rows)]
-    for (row, _, own, _, count), at in zip(stream.plan.tolist(), offset.tolist()):
+    for (row, _, own, _, count), at in zip(stream.plan.tolist(), offset.tolist(), strict=True):
         pieces[row] += [np.full(own, bos), tokens[at:at + count]]
     chained = ""
     for update in range(0, stream.rows, microbatch * accumulation):
