@@ -1,23 +1,24 @@
-"""All further scores of a study's trained models, in their order: each script below in a process of its own.
+"""What do the trained models of a study score beside the official score? This script makes all further scores in order.
 
-    evaluate.py --study NAME (--device cpu | --gpu INDEX_OR_UUID)
+Reads   protocols/evaluation_NAME.json, which says what the study goes without; further what the scripts below read
+Writes  what the scripts write without --freeze: files below runs/NAME/, and in research/confirmation/ the exclusions
+        and the protocol of a study with a confirmation, which are frozen once
+Needs   torch; the study prepared and its runs finished, on the device that scored them
+About   11 minutes of one CPU core for `demo`, an hour for `wheels`; a minute for `demo` when everything was scored
+        before
 
-confirmation/exclude_duplicates.py, confirmation/freeze_protocol.py, matched_training/audit_checkpoints.py,
-confirmation/score_confirmation.py; source_windows/{select,score,analyse}_windows.py for each population;
+    python research/evaluate.py --study NAME (--device cpu | --gpu INDEX_OR_UUID)
+
+The steps are confirmation/exclude_duplicates.py, confirmation/freeze_protocol.py, matched_training/audit_checkpoints.py
+and confirmation/score_confirmation.py; source_windows/{select,score,analyse}_windows.py for each population; and
 prefix_ranking/rank_prefixes.py. The order matters: reserved documents are scored only after their protocol is frozen
-and the checkpoints are checked. What the study's evaluation protocol has as null is left out, and said to be.
+and the checkpoints are checked. A section that is null in the evaluation protocol is left out, and a line says so.
+research/matched_training/README.md describes the evaluation protocol.
 
-Reads   protocols/evaluation_NAME.json, to know what the study goes without; else what the scripts read
-Writes  what the scripts write, without --freeze: below runs/NAME/, and in research/confirmation/ the exclusions and the
-        protocol of a study with a confirmation, which are frozen once
-Needs   the study prepared and its runs finished, on the device that scored them; torch
-About   11 minutes of one CPU core for `demo`, an hour for `wheels`; a minute for `demo` when all was scored before
-
-Exit 0: all hold. The first step that fails ends it, with that step's exit code; 128 + n: a step, or this script with
-its step, was ended by signal n. Run it again to go on: what was scored is kept.
+Exit 0: every step held. The first step that fails ends the script with its exit code. 128 + n: signal n ended a step or
+this script. Run the script again to go on, because what was scored is kept.
 """
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from devices import Stop, add_device_arguments, choose_device
-from evidence import run_script
-from protocols.schema import read_evaluation
+from evidence import InputError, parser, run_script
+from protocols.schema import find_protocol, read_evaluation
+from research.saved_runs import run_names
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -35,9 +37,9 @@ POPULATIONS = ("development", "confirmation")
 
 
 def list_steps(evaluation, device):
-    """([(script, its own arguments)], [what is left out, in words]) that an evaluation protocol asks for.
+    """Return ([(script, its own arguments)], [a line for each part that is left out]) for an evaluation protocol.
 
-    device: the arguments that name the device, passed to the scripts that run a model. InputError names a wrong key.
+    device: the arguments that name the device, for the scripts that run a model. InputError names a wrong key.
     """
     confirmed = read_evaluation(evaluation, "confirmation")
     populations = read_evaluation(evaluation, "source_windows")["populations"]
@@ -58,9 +60,9 @@ def list_steps(evaluation, device):
 
 
 def run_steps(steps, common):
-    """Run the steps one by one, each with the `common` arguments too; the exit code.
+    """Run the steps one by one, each with the `common` arguments as well; return the exit code.
 
-    A child leads a process group of its own, so that Ctrl-C reaches it once, through this process, which waits for it.
+    A step leads a process group of its own, so that Ctrl-C reaches it once, through this process, which waits for it.
     """
     stop = Stop()
     for number, (script, arguments) in enumerate(steps, 1):
@@ -73,23 +75,40 @@ def run_steps(steps, common):
             return 128 + stop.number
         if status:
             code = status if status > 0 else 128 - status
-            print(f"{where}: exit {code}; no step after it was started. Mend it and run again", file=sys.stderr)
+            print(f"{where}: exit {code}; no later step was started. Mend the cause and run again", file=sys.stderr)
             return code
     return 0
 
 
+def require_files(root, study):
+    """InputError naming every file that the steps need and that is missing, each with the way to make it."""
+    needed = {root / f"protocols/evaluation_{study}.json": "copy protocols/evaluation_demo.json and change its numbers "
+              "as research/matched_training/README.md explains"}
+    protocol, _ = find_protocol(study, root / "protocols")
+    prepared = root / "data" / protocol.get("prepared", study) / "prepared.json"
+    needed[prepared] = f"prepare the study: make prepare STUDY={study}, or prepare.py --input for your own text"
+    runs = root / "runs" / study
+    needed[runs / "runs.sha256"] = f"generate the runs: make runs STUDY={study}"
+    for name in run_names(protocol):
+        needed[runs / name / "result.json"] = f"train the runs: make run-all STUDY={study}"
+    missing = [f"{path}: missing; {how}" for path, how in needed.items() if not path.exists()]
+    if missing:
+        raise InputError("\n".join(["these files are needed first:", *missing]))
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
-    add_device_arguments(parser)
-    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="of the repository (default: this one)")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--study", required=True, metavar="NAME", help="a protocol in protocols/")
+    add_device_arguments(arguments)
+    arguments.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository (default: this one)")
+    options = arguments.parse_args(argv)
     device = choose_device(options.device, options.gpu)["uuid"]
     root = options.root.resolve()
+    require_files(root, options.study)
     evaluation = root / f"protocols/evaluation_{options.study}.json"
     steps, left_out = list_steps(evaluation, ["--gpu", device] if device else ["--device", "cpu"])
-    for what in left_out:
-        print(f"left out: {what}", flush=True)
+    for line in left_out:
+        print(f"left out: {line}", flush=True)
     code = run_steps(steps, ["--study", options.study, "--root", str(root)])
     if code == 0:
         runs = root / "runs" / options.study

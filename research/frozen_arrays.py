@@ -1,4 +1,4 @@
-"""Frozen JSON with files beside it, such as the arrays whose SHA-256 it records."""
+"""Frozen JSON with files beside it, such as arrays whose SHA-256 the JSON records."""
 
 import io
 from pathlib import Path
@@ -9,19 +9,19 @@ from evidence import InputError, freeze_json, sha256_bytes, write_atomic
 
 
 def npy_bytes(array):
-    """The bytes of an .npy file."""
+    """Return the bytes of the .npy file of an array."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
 def digests(files):
-    """{file: SHA-256} of {file: bytes}."""
+    """Return {file: SHA-256} for {file: bytes}."""
     return {name: sha256_bytes(data) for name, data in files.items()}
 
 
 def freeze(path, evidence, files):
-    """Write evidence and {file: bytes} beside it once; InputError names what is frozen with another content."""
+    """Write evidence and {file: bytes} beside it once; InputError names a file that is frozen with other bytes."""
     path = Path(path)
     for name, data in files.items():
         frozen = path.with_name(name)

@@ -1,8 +1,8 @@
 """Exact sums of losses, and resampling that every machine repeats bit for bit.
 
-Nats become whole units of 2^-30 of a nat (a window of 2,048 targets is off by less than 5e-10), so sums are the same in
-any order, and what follows is one IEEE operation at a time. Random picks are integer arithmetic on PCG64's raw output,
-which NumPy keeps stable; percentiles are order statistics, linearly interpolated.
+Nats become whole units of 2^-30 of a nat, so their sums are the same in any order; a window of 2,048 targets is off by
+less than 5e-10. Everything that follows is one IEEE operation at a time. Random picks are integer arithmetic on the raw
+output of PCG64, which NumPy keeps stable. Percentiles are order statistics with linear interpolation.
 """
 
 import math
@@ -15,22 +15,22 @@ ROUNDING = 1e-13  # bits per byte: differences of two scores near 1 are off by s
 
 
 def units(nats):
-    """int64 array: nats (float64, of any shape) in units of 2^-30, to nearest."""
+    """Return an int64 array: nats (float64, of any shape) in units of 2^-30, rounded to nearest."""
     return np.rint(np.asarray(nats, np.float64) * UNIT).astype(np.int64)
 
 
 def bits_per_byte(unit_sums, byte_sums):
-    """float64: nats / (ln 2 x bytes) of integer sums, element by element."""
+    """Return nats / (ln 2 x bytes) as float64, element by element, from integer sums."""
     return np.asarray(unit_sums) / (np.asarray(byte_sums) * (UNIT * math.log(2)))
 
 
 def shuffled(seed, size):
-    """int64 (size,): the numbers 0 .. size - 1 in a random order; `seed` is an integer or a list of integers."""
+    """Return int64 (size,): 0 .. size - 1 in a random order; `seed` is an integer or a list of integers."""
     return np.argsort(np.random.PCG64(seed).random_raw(size), kind="stable")
 
 
 def multiplicities(seed, replicates, size):
-    """int64 (replicates, size): how often each of `size` items is drawn, of `size` draws with replacement."""
+    """Return int64 (replicates, size): how often each of `size` items occurs in `size` draws with replacement."""
     raw = np.random.PCG64(seed).random_raw(replicates * size)
     picks = ((raw >> WORD) * np.uint64(size)) >> WORD
     cells = np.repeat(np.arange(replicates), size) * size + picks.astype(np.int64)
@@ -44,7 +44,7 @@ def no_spread(values):
 
 
 def interval(values, contrasts=1):
-    """[low, high]: the central 95 % of values, or 1 - 0.05 / contrasts by Bonferroni's rule."""
+    """Return [low, high], the central 95 % of values, or 1 - 0.05 / contrasts of them by Bonferroni's rule."""
     ordered, bounds = np.sort(values), []
     parts = 40 * contrasts  # one tail is 0.05 / 2 / contrasts
     for numerator in (1, parts - 1):

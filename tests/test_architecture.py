@@ -73,8 +73,6 @@ KNOWN = {
         "research/batch_boundaries/chunk_documents.py", "research/batch_boundaries/count_targets.py",
         "research/batch_boundaries/diagnose.py", "research/batch_boundaries/real_collators.py",
         "research/batch_boundaries/show_batch.py", "research/batch_boundaries/verify_batch_boundaries.py",
-        "research/evaluate.py",
-        "research/matched_training/gpu_check.py",
         "research/source_exclusion/audit_stream.py", "research/source_exclusion/benchmark_audit.py",
         "research/source_exclusion/match_stream.py", "research/source_exclusion/permute_order.py",
         "research/source_exclusion/serve_repeated.py",

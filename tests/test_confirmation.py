@@ -23,6 +23,7 @@ from research.source_windows import score_windows
 from tiny import confirmed as confirmed_study
 from tiny.confirmed import COPIED, RESERVED, RUNS, STUDY
 
+pytestmark = pytest.mark.slow  # the study is trained and scored first
 PROTOCOL = f"research/confirmation/protocol_{STUDY}.json"
 BEGAN = f"runs/{STUDY}/report/confirmation_began.json"
 EXCLUSIONS = f"research/confirmation/exclusions_{STUDY}.json"

@@ -1,6 +1,6 @@
-"""The further scores run in their order in processes of their own, null sections are left out aloud, the first failure
-ends them with its code, and a signal reaches the step and leaves none behind. Real processes; the steps are stubs that
-note how they were called, but for one test with the real scripts on the tiny study."""
+"""The further scores run in their order in processes of their own; a line says what is left out; the first failure ends
+them with its code; a signal reaches the step and leaves none behind. The processes are real; the steps are stubs that
+record how they were called, except in one test with the real scripts on the tiny study."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 
 from evidence import read_json, write_json
 from research import evaluate
+from research.saved_runs import run_names
 from tiny import repository as tiny_study
 from tiny import windows as tiny_windows
 from tiny.repository import ROOT, wait_for
@@ -49,16 +50,27 @@ sys.exit(behaviour)
 
 @pytest.fixture
 def repository(tmp_path):
-    """evaluate.py and what it imports, stubs in place of its steps, and the protocols of `demo` and `wheels`."""
-    for name in ("run_all", "devices", "evidence", "protocol"):
+    """evaluate.py and what it imports, stubs in place of its steps, and finished runs of `demo` and `wheels`."""
+    for name in ("devices", "evidence", "files", "manifest", "surroundings"):
         shutil.copy(ROOT / f"{name}.py", tmp_path)
     shutil.copytree(ROOT / "protocols", tmp_path / "protocols")
     for script, _ in evaluate.list_steps(ROOT / "protocols/evaluation_wheels.json", [])[0]:
         (tmp_path / "research" / script).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "research" / script).write_text(STEP)
-    shutil.copy(ROOT / "research/evaluate.py", tmp_path / "research")
+    for name in ("evaluate.py", "saved_runs.py"):
+        shutil.copy(ROOT / "research" / name, tmp_path / "research")
+    finish_runs(tmp_path)
     behave(tmp_path)
     return tmp_path
+
+
+def finish_runs(root):
+    """The files by which a prepared and trained study is known."""
+    for study in ("demo", "wheels"):
+        names = [f"{name}/result.json" for name in run_names(read_json(ROOT / f"protocols/{study}.json"))]
+        for path in (f"data/{study}/prepared.json", *(f"runs/{study}/{name}" for name in ("runs.sha256", *names))):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).touch()
 
 
 def behave(repository, **behaviour):
@@ -110,6 +122,7 @@ def test_every_step_is_printed_before_it_starts_and_the_last_line_says_where_res
 def test_another_root_has_its_own_protocols_and_gets_the_results(repository, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     shutil.copytree(repository / "protocols", other / "protocols")
+    finish_runs(other)
     behave(other)
     assert run(repository, "--study", "demo", "--device", "cpu", "--root", other).returncode == 0
     assert names(other) == CHECKED + WINDOWS + RANKED and not calls(repository)
@@ -149,11 +162,23 @@ def test_the_first_failure_ends_it_with_its_code_and_its_name(repository, step, 
     (("--study", "wheels"), "name one device"),
     (("--study", "wheels", "--gpu", ""), "name one device"),
     (("--study", "wheels", "--gpu", "0", "--device", "cpu"), "name one device"),
-    (("--study", "absent", "--device", "cpu"), "evaluation_absent.json"),
+    (("--study", "absent", "--device", "cpu"), "protocols/absent.json"),
+    (("--study", "climbmix", "--device", "cpu"), "data/climbmix/prepared.json"),
 ])
 def test_nothing_starts_without_a_device_and_a_protocol(repository, arguments, reason):
     done = run(repository, *arguments)
     assert done.returncode == 2 and reason in done.stderr and not calls(repository)
+
+
+def test_every_missing_file_is_named_with_the_way_to_make_it(repository):
+    missing = ["protocols/evaluation_demo.json", "data/demo/prepared.json", "runs/demo/segmented_s44/result.json"]
+    for name in missing:
+        (repository / name).unlink()
+    done = run(repository, "--study", "demo", "--device", "cpu")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2 and not calls(repository) and len(lines) == 1 + len(missing)
+    for name, how in zip(missing, ("evaluation_demo.json", "make prepare", "make run-all"), strict=True):
+        assert any(f"{repository / name}: missing" in line and how in line for line in lines)
 
 
 @pytest.mark.parametrize("section", ["confirmation", "source_windows"])
@@ -206,6 +231,7 @@ def test_under_nohup_it_outlives_its_terminal(repository):
 # --------------------------------------------------------------------------------------- real scripts
 
 
+@pytest.mark.slow
 def test_the_real_scripts_score_a_study_without_confirmation_and_a_second_time_say_the_same(tmp_path):
     path = tiny_windows.build(tmp_path) / "protocols/evaluation_tiny.json"
     protocol = read_json(path) | {"confirmation": None}

@@ -42,6 +42,7 @@ def script(*arguments, **environment):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_makes_every_check_and_measures_and_says_that_it_is_no_evidence(tmp_path, capsys):
     assert gpu_check.main(["--device", "cpu", "--out", str(tmp_path), "--peak-tflops", "0.1"]) == 0
     printed, report = capsys.readouterr().out, evidence.read_json(tmp_path / "cpu_dry_run.json")
@@ -90,7 +91,7 @@ def test_flex_attention_of_another_window_is_found_and_exits_1(monkeypatch, tmp_
         throughput=gpu_check.measured(config, 1, 1.0, device, peak)))
     assert gpu_check.main(["--device", "cpu", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
-    assert "FALSE flex against dense attention, continuous rows, window 128" in printed and "2 false" in printed
+    assert "FAIL flex against dense attention, continuous rows, window 128" in printed and "2 failed" in printed
     report = evidence.read_json(tmp_path / "cpu_dry_run.json")
     assert [entry["holds"] for entry in report["agreement"]] == [False, False, True, True]  # 256 positions see all
 
@@ -149,6 +150,7 @@ def test_a_dry_run_is_not_frozen():
     assert not list(SCRIPT.parent.glob("gpu_check_cpu*.json"))
 
 
+@pytest.mark.slow
 def test_the_limit_ends_it_with_what_there_is(tmp_path):
     began = time.monotonic()
     code, _, errors = script("--device", "cpu", "--out", tmp_path, "--limit", "0.01")

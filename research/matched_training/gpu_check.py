@@ -1,19 +1,19 @@
 """Does this GPU train as the CPU does, and how fast is it at the paper's shape?
 
-Reads   protocols/climbmix.json; no prepared data: tokens and document lengths are seeded
+Reads   protocols/climbmix.json; no prepared data, because tokens and document lengths are seeded
 Writes  runs/gpu_check/<device>.json; with --freeze, gpu_check_<device>.json beside this script
-Needs   torch with CUDA, nvidia-smi and one free GPU, named; some 25 GiB of its memory, or less in smaller microbatches
-About   unmeasured on a GPU, a few minutes, most of them compiling; --limit (default 450 s) ends it with what there is
-        and exit code 2
+Needs   torch with CUDA, nvidia-smi and one free GPU that is named; about 25 GiB of its memory, or less in smaller
+        microbatches
+About   unmeasured on a GPU; a few minutes, most of them for compiling. --limit (450 s) ends the check with the report
+        so far and exit code 2
 
     python research/matched_training/gpu_check.py --gpu 0 [--freeze]
-    python research/matched_training/gpu_check.py --device cpu       # dry run of the same code, tiny: no evidence
+    python research/matched_training/gpu_check.py --device cpu       # a small dry run of the same code; no evidence
 
-Agreement: losses and gradients of a small model against the CPU, and flex attention against dense (gpu_agreement.py).
-Speed: train.py's own loop, loader and optimizer, of the rows of a synthetic corpus. Exit 1: a check is false.
+The check compares losses and gradients of a small model with the CPU's, and flex attention with dense attention. Then
+it times train.py's own loop on the rows of a synthetic corpus. Exit 1: a comparison does not hold.
 """
 
-import argparse
 import contextlib
 import os
 import re
@@ -28,13 +28,13 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from devices import add_device_arguments, reserve_device
-from evidence import InputError, freeze_json, input_list, run_script, write_json
+from evidence import InputError, freeze_json, input_list, parser, run_script, write_json
 from protocols.schema import find_protocol
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-# Dense bfloat16 TFLOP/s as the vendor's data sheets state them, without sparsity. The first name found counts.
+# Dense bfloat16 TFLOP/s without sparsity, as the vendor's data sheets state them; the first name that matches counts.
 PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989.4, "GH200": 989.4, "H100 NVL": 835, "H100 PCIe": 756,
                "H100": 989.4, "A100": 312, "L40S": 362, "L4": 121, "RTX 4090": 165.2, "RTX 3090": 71}
 BUILD = "([ -](SXM[0-9]?|PCIe|[0-9]+GB|HBM[0-9]e?))*"  # what may follow the name of a device of that peak
@@ -44,11 +44,9 @@ TINY = {"model": {"layers": 2, "width": 64, "heads": 2, "gate_channels": 8}, "co
 CODE = ("train.py", "loaders/rows.py", "loaders/batches.py", "loaders/best_fit_crop.py", "loaders/accounting.py",
         "research/matched_training/gpu_check.py", "research/matched_training/gpu_agreement.py")
 
-# ---------------------------------------------------------------------------------------- throughput
-
 
 def speed_config(protocol, dry_run, microbatch):
-    """The paper's config for a few updates of its own number of targets, in microbatches of `microbatch` rows."""
+    """Return the paper's settings for a few updates, in microbatches of `microbatch` rows."""
     config = {**protocol, "condition": "gpu_check", "seed": protocol["seeds"][0],
               "vocabulary": protocol["tokenizer"]["vocabulary"]}
     if dry_run:
@@ -63,7 +61,7 @@ def speed_config(protocol, dry_run, microbatch):
 
 
 def synthetic_split(config):
-    """What train.train wants of a Split: the baseline's rows of seeded tokens in documents of skewed lengths."""
+    """Return the parts of a Split that train.train uses: the baseline's rows of seeded tokens and skewed lengths."""
     import numpy as np
 
     from loaders import best_fit_crop, rows
@@ -80,7 +78,7 @@ def synthetic_split(config):
 
 
 def measured(config, updates, seconds, device, peak_tflops):
-    """The throughput entry of the report after some timed updates."""
+    """Return the entry `throughput` of the report after some timed updates."""
     import train
 
     training, context = config["training"], config["packing"]["context"]
@@ -95,7 +93,7 @@ def measured(config, updates, seconds, device, peak_tflops):
 
 
 def train_some(config, device, peak_tflops, report):
-    """Train by train.py's own loop; after each timed update the report has the measurement so far."""
+    """Train with train.py's own loop, and keep the measurement in the report after each timed update."""
     import torch
 
     import train
@@ -117,7 +115,7 @@ def train_some(config, device, peak_tflops, report):
 
 
 def measure_speed(protocol, device, peak_tflops, report):
-    """Fill report["throughput"], in smaller microbatches where memory lacks."""
+    """Fill report["throughput"], in smaller microbatches where the memory does not suffice."""
     import torch
 
     dry_run = report["dry_run"]
@@ -137,16 +135,14 @@ def measure_speed(protocol, device, peak_tflops, report):
     report["throughput"] = {**report["throughput"], "microbatch_wanted": wanted}
 
 
-# -------------------------------------------------------------------------------------------- report
-
-
 def known_peak(name):
-    """Dense bfloat16 TFLOP/s of a device by its whole name; None for others: a slice of a GPU, a "Ti", a laptop's."""
+    """Return the dense bfloat16 TFLOP/s of a device by its whole name; None for others, such as a slice of a GPU."""
     return next((peak for known, peak in PEAK_TFLOPS.items()
                  if re.fullmatch(f"(NVIDIA )?(GeForce )?{known}{BUILD}", name, re.IGNORECASE)), None)
 
 
 def device_facts(device):
+    """Return the versions, the name and the memory of the device that the report is of."""
     import torch
 
     facts = {"torch": torch.__version__, "cuda": torch.version.cuda, "name": "cpu", "memory_bytes": None}
@@ -157,9 +153,9 @@ def device_facts(device):
 
 
 def end_in_time(limit, report, path):
-    """A started timer that ends this process with what the report has, whatever the main thread waits for.
+    """Start and return a timer that writes the report and ends this process, whatever the main thread waits for.
 
-    The main thread adds to the report and to its list, and never changes what is in them: copies of the two suffice.
+    The main thread only adds to the report and to its list, so copies of the two suffice.
     """
     def expire():
         print(f"gpu_check.py: not finished in {limit} s", file=sys.stderr, flush=True)
@@ -179,7 +175,7 @@ def end_in_time(limit, report, path):
 
 @contextlib.contextmanager
 def eagerly(dry_run):
-    """In a dry run compiled code runs uncompiled: to compile takes a CPU minutes."""
+    """In a dry run, run compiled code uncompiled, because compiling takes a CPU minutes."""
     import torch
 
     if not dry_run:
@@ -191,14 +187,14 @@ def eagerly(dry_run):
 
 
 def make_checks(protocol, device, peak_tflops, report):
-    """Fill the report, printing each part as it comes."""
+    """Fill the report, and print each part as it comes."""
     from research.matched_training.gpu_agreement import kernel_checks, model_checks
 
     for checks in (kernel_checks(device), model_checks(protocol, device)):
         for entry in checks:
             report["agreement"].append(entry)
             found = "not a number" if entry["difference"] is None else f"{entry['difference']:.2e}"
-            print(f"{'ok  ' if entry['holds'] else 'FALSE'} {entry['check']}: {found}, at most {entry['tolerance']:g}",
+            print(f"{'ok  ' if entry['holds'] else 'FAIL'} {entry['check']}: {found}, at most {entry['tolerance']:g}",
                   flush=True)
     measure_speed(protocol, device, peak_tflops, report)
     speed = report["throughput"]
@@ -209,14 +205,25 @@ def make_checks(protocol, device, peak_tflops, report):
           f"{speed['peak_bytes'] / 2**30:.2f} GiB", flush=True)
 
 
+def finish(report, out, slug, seconds, freeze):
+    """Write the finished report, and freeze it if every comparison holds; return the exit code."""
+    report |= {"complete": True, "seconds": seconds}
+    write_json(out, report)
+    failed = sum(not entry["holds"] for entry in report["agreement"])
+    if freeze and not failed:
+        freeze_json(HERE / f"gpu_check_{slug}.json", report)
+    print(f"{len(report['agreement'])} checks, {failed} failed{', so not frozen' if failed and freeze else ''}: {out}")
+    return 1 if failed else 0
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_device_arguments(parser)
-    parser.add_argument("--peak-tflops", type=float, metavar="N", help="dense bfloat16 peak, if the table lacks it")
-    parser.add_argument("--limit", type=float, default=450, metavar="S", help="seconds for everything (default: 450)")
-    parser.add_argument("--out", type=Path, default=ROOT / "runs/gpu_check", metavar="DIR", help="of the report")
-    parser.add_argument("--freeze", action="store_true", help="write the report beside this script")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    add_device_arguments(arguments)
+    arguments.add_argument("--peak-tflops", type=float, metavar="N", help="dense bfloat16 peak, if the table lacks it")
+    arguments.add_argument("--limit", type=float, default=450, metavar="S", help="seconds in all (default: 450)")
+    arguments.add_argument("--out", type=Path, default=ROOT / "runs/gpu_check", metavar="DIR", help="for the report")
+    arguments.add_argument("--freeze", action="store_true", help="write the report beside this script")
+    options = arguments.parse_args(argv)
     if options.freeze and options.device:
         raise InputError("--freeze: a dry run on the CPU is no evidence of a GPU; name one with --gpu")
     began = time.monotonic()
@@ -236,14 +243,7 @@ def main(argv=None):
     with eagerly(dry_run):
         make_checks(protocol, device, options.peak_tflops or known_peak(name), report)
     timer.cancel()
-    report |= {"complete": True, "seconds": time.monotonic() - began}
-    write_json(out, report)
-    false = sum(not entry["holds"] for entry in report["agreement"])
-    if options.freeze and not false:
-        freeze_json(HERE / f"gpu_check_{slug}.json", report)
-    left = ", so not frozen" if false and options.freeze else ""
-    print(f"{len(report['agreement'])} checks, {false} false{left}: {out}")
-    return 1 if false else 0
+    return finish(report, out, slug, time.monotonic() - began, options.freeze)
 
 
 if __name__ == "__main__":
