@@ -68,8 +68,8 @@ KNOWN = {
         "research/batch_boundaries/diagnose.py", "train.py",
     ],
     "test_every_script_has_a_main_with_optional_arguments_and_one_form_of_docstring": [
-        "generate_runs.py", "prepare.py", "research/batch_boundaries/check_accumulation.py",
-        "research/batch_boundaries/check_boundaries.py", "research/batch_boundaries/check_split.py",
+        "generate_runs.py", "prepare.py", "research/batch_boundaries/measure_accumulation.py",
+        "research/batch_boundaries/audit_boundaries.py", "research/batch_boundaries/audit_split.py",
         "research/batch_boundaries/chunk_documents.py", "research/batch_boundaries/count_targets.py",
         "research/batch_boundaries/diagnose.py", "research/batch_boundaries/real_collators.py",
         "research/batch_boundaries/show_batch.py", "research/batch_boundaries/verify_batch_boundaries.py",

@@ -91,7 +91,7 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
     folder.mkdir(parents=True)
     np.save(folder / "lengths.npy", np.array([10, 600, 1300, 10]))
     tiny_runs.list_prepared(folder.parent)
-    arguments = ["--study", "demo", "--data", str(tmp_path / "data"), "--output", str(tmp_path)]
+    arguments = ["--study", "demo", "--data", str(tmp_path / "data"), "--json", str(tmp_path / "chunking_demo.json")]
     assert chunk_documents.main(arguments) == 0 == chunk_documents.main(arguments)
     frozen = read_json(tmp_path / "chunking_demo.json")
     assert frozen["histogram"] == {"10": 2, "600": 1, "1300": 1} and frozen["block"] == 512
@@ -108,9 +108,9 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
 
 def test_lengths_of_ones_own_give_the_same_totals_and_write_nothing(tmp_path, capsys):
     np.save(tmp_path / "lengths.npy", np.array([10]))
-    assert chunk_documents.main(["--lengths", str(tmp_path / "lengths.npy"), "--output", str(tmp_path)]) == 0
+    assert chunk_documents.main(["--lengths", str(tmp_path / "lengths.npy")]) == 0
     totals = capsys.readouterr().out
-    assert chunk_documents.main(["--length", "10", "--output", str(tmp_path)]) == 0
+    assert chunk_documents.main(["--length", "10"]) == 0
     assert capsys.readouterr().out.endswith(totals)
     assert [path.name for path in tmp_path.iterdir()] == ["lengths.npy"]
 

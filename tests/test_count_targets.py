@@ -1,16 +1,18 @@
 """The account of an update equals what is counted in the batches a trainer would read, microbatch by microbatch."""
 
 import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence import InputError, read_json
+from corpora.prepared import Prepared
+from evidence import InputError, read_json, write_json
 from loaders import batches, document_masked
 from loaders.accounting import BOS, COUNT, ROW
-from research.batch_boundaries import count_targets, layouts
+from research.batch_boundaries import count_targets, layouts, throughput
 from research.batch_boundaries.count_targets import LOADERS, Shape, account, update_record
 from tiny import runs as tiny_runs
 
@@ -98,7 +100,8 @@ def data(tmp_path):
 def test_a_studys_update_is_frozen_with_the_stream_it_follows_from(data, capsys):
     (data / "elsewhere").symlink_to(data / "data")
     for folder in ("data", "elsewhere"):
-        assert count_targets.main(["--study", "demo", "--data", str(data / folder), "--output", str(data)]) == 0
+        assert count_targets.main(["--study", "demo", "--data", str(data / folder),
+                                   "--json", str(data / "targets_demo.json")]) == 0
     frozen = read_json(data / "targets_demo.json")
     assert [entry["path"] for entry in frozen["inputs"]] == [f"data/demo/train/{name}.npy" for name in
                                                              ("lengths", "refill")]
@@ -107,17 +110,16 @@ def test_a_studys_update_is_frozen_with_the_stream_it_follows_from(data, capsys)
     assert f"{frozen['loaders']['padded']['update']['targets']:,}" in capsys.readouterr().out
 
 
-def test_another_shape_or_lengths_of_ones_own_freeze_nothing(data):
-    output = data / "output"
-    output.mkdir()
-    lengths = data / "data/demo/train/lengths.npy"
-    for arguments in (["--study", "demo", "--data", str(data / "data"), "--ranks", "2"], ["--lengths", str(lengths)]):
-        assert count_targets.main([*arguments, "--output", str(output)]) == 0
-    assert not list(output.iterdir())
+def test_without_json_nothing_is_written(data, monkeypatch):
+    monkeypatch.chdir(data)
+    before = sorted(data.rglob("*")), sorted(Path(count_targets.__file__).parent.iterdir())
+    assert count_targets.main(["--study", "demo", "--data", str(data / "data")]) == 0
+    assert count_targets.main(["--lengths", str(data / "data/demo/train/lengths.npy")]) == 0
+    assert (sorted(data.rglob("*")), sorted(Path(count_targets.__file__).parent.iterdir())) == before
 
 
 def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
-    for option, said in {"--ranks": "ranks=0", "--context": "context=0", "--buffer-size": "--buffer-size 0"}.items():
+    for option, said in {"--ranks": "--ranks", "--context": "--context", "--buffer-size": "--buffer-size"}.items():
         with pytest.raises(InputError, match=said):
             count_targets.main([option, "0"])
     with pytest.raises(InputError, match="prepare.py --study demo"):
@@ -125,19 +127,18 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
 
 
 def test_measured_layouts_have_the_same_targets_and_loss_and_grouping_saves_positions(tmp_path, capsys, monkeypatch):
-    """On a tiny corpus; a layout that loses a document is told by its targets."""
-    monkeypatch.syspath_prepend(count_targets.HERE)
-    from research.batch_boundaries import throughput
-
-    tiny_runs.write_corpus(tmp_path, "tiny")
+    """On a tiny corpus; a layout that loses a document differs in its targets."""
+    tiny_runs.write_corpus(tmp_path / "data", "tiny")
+    write_json(tmp_path / "protocols/tiny.json", tiny_runs.protocol())
+    prepared = Prepared(tmp_path, "tiny")
     monkeypatch.setattr(throughput, "SMALL", {"layers": 1})
-    assert throughput.measure(tmp_path / "tiny", tiny_runs.protocol()) == 0
-    documents, bos = throughput.first_documents(tmp_path / "tiny", tiny_runs.CONTEXT + 1)
-    laid_out = throughput.layouts(documents, tiny_runs.CONTEXT + 1, bos)
+    assert throughput.measure(prepared) == 0
+    documents = throughput.first_documents(prepared)
+    laid_out = throughput.layouts(documents, prepared.capacity, prepared.bos)
     positions = [sum(batch.inputs[:, 1:].size for batch in found) for found in laid_out.values()]
     printed = capsys.readouterr().out
     assert positions[1] < positions[0] and f"{sum(map(len, documents)) - len(documents):,} targets" in printed
     assert f"of {len(documents)} documents; padding" in printed
     monkeypatch.setattr(throughput, "layouts", lambda *arguments: {**laid_out, "packed": laid_out["packed"][1:]})
-    assert throughput.measure(tmp_path / "tiny", tiny_runs.protocol()) == 1
+    assert throughput.measure(prepared) == 1
     assert "FAIL every layout has the same" in capsys.readouterr().out

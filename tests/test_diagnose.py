@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from evidence import InputError, read_json, run_script
 from research.batch_boundaries import diagnose as script
+from research.batch_boundaries import diagnosis
 
 HERE = Path(script.__file__).parent
 FROZEN = read_json(HERE / "collators.json")
@@ -69,9 +70,9 @@ def diagnosed(function, lengths=(4, 3, 7), pad=PAD, bos=BOS, pad_in_text=False, 
     argv = ["m:f", "--pad-id", str(pad)] + [text for key, value in stated.items() for text in (f"--{key}", value)]
     options = script.parse_arguments(argv)
     options.bos, options.pad = bos, pad
-    documents = script.make_documents(list(lengths), bos=bos, eos=EOS, pad=pad, pad_in_text=pad_in_text,
+    documents = diagnosis.make_documents(list(lengths), bos=bos, eos=EOS, pad=pad, pad_in_text=pad_in_text,
                                       first_id=first_id)
-    return {item["item"]: item for item in script.diagnose(function, documents, options)["items"]}
+    return {item["item"]: item for item in diagnosis.diagnose(function, documents, options)["items"]}
 
 
 def statuses(items, status):
@@ -205,10 +206,10 @@ def test_specials_that_the_function_adds_itself_are_expected_in_the_batch():
         return packed([[BOS, *ids, EOS] for ids in documents])
 
     options = script.parse_arguments(["m:f", "--added", "bos", "eos", "--convention", "internal"])
-    documents = script.make_documents([4, 3], bos=BOS, eos=EOS, pad=None, pad_in_text=False, first_id=10)
-    items = script.diagnose(adds_both, documents, options)["items"]
+    documents = diagnosis.make_documents([4, 3], bos=BOS, eos=EOS, pad=None, pad_in_text=False, first_id=10)
+    items = diagnosis.diagnose(adds_both, documents, options)["items"]
     assert not any(item["status"] == "FAIL" for item in items)
-    assert any(item["status"] == "FAIL" for item in script.diagnose(packed, documents, options)["items"])
+    assert any(item["status"] == "FAIL" for item in diagnosis.diagnose(packed, documents, options)["items"])
 
 
 # -------------------------------------------------------------------------------------------- faults
@@ -397,7 +398,7 @@ def test_the_frozen_items_follow_from_the_frozen_batches(case):
     """No library is needed: the batches are in the file."""
     options = script.parse_arguments(["m:f"])
     vars(options).update(case["options"])
-    again = script.diagnose(lambda documents: case["batches"], case["documents"], options)
+    again = diagnosis.diagnose(lambda documents: case["batches"], case["documents"], options)
     assert json.loads(json.dumps(again["items"])) == case["items"]
 
 

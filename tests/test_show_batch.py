@@ -79,7 +79,7 @@ def test_the_padded_and_the_independent_view_have_the_same_targets_and_pairs(tex
 
 
 def test_the_tables_show_tokens_documents_labels_and_what_is_read(tmp_path, capsys):
-    assert show_batch.main(["--output", str(tmp_path)]) == 0
+    assert show_batch.main(["--json", str(tmp_path / "batch_note.json")]) == 0
     printed = capsys.readouterr().out
     assert "7/8 = 87.5 %" in printed
     lines = [line.split() for line in printed.split("independent, row 0")[1].splitlines()]
@@ -101,7 +101,7 @@ def tokenizer_folder(tmp_path):
 
 def test_a_prepared_tokenizer_is_used_and_special_text_stays_text(tokenizer_folder, capsys):
     """Case 32: a special token's name inside a document is ordinary text."""
-    tokenizer = show_batch.Prepared(tokenizer_folder)
+    tokenizer = show_batch.PreparedTokenizer(tokenizer_folder)
     assert tokenizer.encode("ab").tolist() == [257, 256]
     assert tokenizer.encode("<|b|>").tolist() == [257, *b"<|b|>"]
     assert show_batch.main(["--text", "ab", "é\n", "--tokenizer", str(tokenizer_folder)]) == 0

@@ -1,7 +1,7 @@
-"""What the checks of a batch's boundaries are made of: a subject, a way under test, measurements and a record.
+"""The parts of the boundary checks: probe, pipeline under test, measurements, and record.
 
-What is under test is a `Way`: how documents become a batch, a batch becomes model input, and microbatches an update.
-Where a document lies in its row is known here from the documents alone, never from the batch.
+A `Pipeline` says how documents become a batch, a batch becomes model input, and microbatches become an update. Where a
+document is in its row follows from the documents alone, never from the batch.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ VISIBLE = 1e-3
 CPU = torch.device("cpu")
 
 
-class Subject(NamedTuple):
-    """What the checks are made with: a trained and a random model of one shape, as `train.Forward`, and documents.
+class Probe(NamedTuple):
+    """The models and documents of the checks: a trained and a random train.Forward of one shape.
 
-    documents: int64 id arrays, each a BOS, text below `bos`, and an end marker `eos`; they fit one row together.
+    documents: int64 id arrays of a BOS, text ids below `bos`, and an end marker `eos`. Together they fit one row.
     """
 
     trained: train.Forward
@@ -36,27 +36,29 @@ class Subject(NamedTuple):
 
 
 class Record(Checks):
-    """Checks by name that keep what was found: exact facts, and measured numbers with the bound that they must keep."""
+    """Named checks that keep what they found: exact facts, and measured numbers with their bounds."""
 
     def __init__(self):
         super().__init__()
         self.exact, self.bounded = {}, {}
 
     def take(self):
-        """What was found since the last time, as evidence."""
-        taken, self.exact, self.bounded = {"exact": self.exact, "bounded": self.bounded}, {}, {}
+        """Return what was found since the last call, as evidence."""
+        taken = {"exact": self.exact, "bounded": self.bounded}
+        self.exact, self.bounded = {}, {}
         return taken
 
     def equal(self, name, what, found, expected):
         self.exact[f"{name}: {what}"] = found
-        self.expect(found == expected, f"{name}: {what}: {found}" + f", expected {expected}" * (found != expected))
+        holds = found == expected
+        self.expect(holds, f"{name}: {what}: {found}" if holds else f"{name}: {what}: {found}, expected {expected}")
 
     def at_most(self, name, what, value, bound=TOLERANCE):
         self.bounded[f"{name}: {what}"] = {"value": value, "at_most": bound}
         self.expect(value <= bound, f"{name}: {what}: {value:.3g}, at most {bound:g}")
 
     def at_least(self, name, what, value, bound=VISIBLE):
-        """A contrast: where the fault is made on purpose, the difference must be one that the check would see."""
+        """Check a contrast: a fault that is made on purpose must cause a difference that the check would notice."""
         self.bounded[f"{name}: {what}"] = {"value": value, "at_least": bound}
         self.expect(value >= bound, f"{name}: {what}: {value:.3g}, at least {bound:g}")
 
@@ -65,24 +67,24 @@ class Record(Checks):
 
 
 def fed(batch):
-    """Model input of independent documents: (inputs, targets, positions, segments), int64 tensors."""
+    """Return the model input of independent documents: int64 tensors inputs, targets, positions, segments."""
     return [torch.from_numpy(np.ascontiguousarray(array)) for array in shifted(batch)]
 
 
 def fed_as_stream(batch):
-    """The same for a continuous row: every position reads all before it, padding aside."""
+    """Return the model input of a continuous row, in which every position reads everything before it but padding."""
     *rest, segments = fed(batch)
     return [*rest, segments.clamp(max=0)]
 
 
 def update(forward, microbatches):
-    """Gradients of one update, left in the model; its loss in nats a target. The trainer's own."""
+    """Make one update with the trainer; its gradients stay in the model. Return the loss in nats a target."""
     parts = [(batch.inputs, *fed(batch)) for batch in microbatches]
     return train.run_update(forward, parts, sum(map(effective_targets, microbatches)), train.Ranks(CPU))[0]
 
 
-class Way(NamedTuple):
-    """The functions under test; the tests of this file plant a fault in one of them at a time."""
+class Pipeline(NamedTuple):
+    """The functions under test. Tests plant a fault in one of them at a time."""
 
     pack: Callable = pack_documents
     pad: Callable = pad_documents
@@ -90,51 +92,51 @@ class Way(NamedTuple):
     update: Callable = update
 
 
-STREAM = Way(pack=lambda *args, **kwargs: pack_documents(*args, **kwargs, independent=False), fed=fed_as_stream)
+STREAM = Pipeline(pack=lambda *args, **kwargs: pack_documents(*args, **kwargs, independent=False), fed=fed_as_stream)
 
 
 # -------------------------------------------------------------------------------------- measurements
 
 
 def spans(documents):
-    """The slice of a packed row that each document fills."""
+    """Return the slice of a packed row that each document fills."""
     ends = np.cumsum([len(document) for document in documents]).tolist()
     return [slice(end - len(document), end) for document, end in zip(documents, ends)]
 
 
-def packed(way, documents, spare=0):
-    """The documents in one row, with `spare` positions of padding."""
-    return way.pack(documents, sum(map(len, documents)) + spare, pad=0)
+def packed(pipeline, documents, spare=0):
+    """Return the documents in one row, with `spare` positions of padding."""
+    return pipeline.pack(documents, sum(map(len, documents)) + spare, pad=0)
 
 
 @torch.no_grad()
-def logits(forward, way, batch):
-    """(rows, width - 1, vocabulary) after the softcap."""
-    inputs, _, *documents = way.fed(batch)
+def logits(forward, pipeline, batch):
+    """Return the logits after the softcap, (rows, width - 1, vocabulary)."""
+    inputs, _, *documents = pipeline.fed(batch)
     features = forward.flat_features(inputs, *documents)
     return train.softcap(F.linear(features, forward.model.head.weight), forward.model.softcap).view(*inputs.shape, -1)
 
 
 def largest(difference):
-    """Largest absolute value, as float; NaN where there is one."""
+    """Return the largest absolute value as a float; NaN if any value is NaN."""
     return difference.abs().max().item()
 
 
-def others_logits(forward, way, documents):
-    """Packed logits that predict a token of any document but the first."""
-    found = logits(forward, way, packed(way, documents))[0]
+def others_logits(forward, pipeline, documents):
+    """Return the packed logits that predict a token of any document but the first."""
+    found = logits(forward, pipeline, packed(pipeline, documents))[0]
     return torch.cat([found[span.start : span.stop - 1] for span in spans(documents)[1:]])
 
 
-def replaced_first(subject):
-    """The documents with every token of the first another one."""
-    first, *others = subject.documents
-    return [(first + 1) % subject.bos, *others]
+def replaced_first(probe):
+    """Return the documents with every token of the first one replaced."""
+    first, *others = probe.documents
+    return [(first + 1) % probe.bos, *others]
 
 
-def without_segments(way):
-    """The same way, every position reading all before it: the mask is missing, nothing else."""
-    return way._replace(fed=lambda batch: [*way.fed(batch)[:3], torch.zeros_like(way.fed(batch)[0])])
+def without_segments(pipeline):
+    """Return the pipeline without its document mask: every position reads everything before it."""
+    return pipeline._replace(fed=lambda batch: [*pipeline.fed(batch)[:3], torch.zeros_like(pipeline.fed(batch)[0])])
 
 
 def gradients(model):

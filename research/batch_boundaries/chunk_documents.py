@@ -1,28 +1,28 @@
-"""Which tokens of a document longer than a block are never trained on, and which twice, by the way it is cut?
+"""Which tokens of a long document are never trained on, and which twice, by the way the document is cut?
 
-Five ways side by side. Of every token: how many times it was an input and how many times a scored target. The first
-token of a document has nothing before it and is no target under any of them.
+The script compares five ways of cutting a document into blocks of T tokens. For each token it counts how often the
+token is an input and how often it is a scored target. The first token of a document is never a target, because nothing
+comes before it.
 
-    drop_rest         blocks of T tokens; what does not fill the last block is dropped
-    pad_last          blocks of T tokens; the last is kept and padded
-    shared_boundary   T + 1 tokens a window: the first T are inputs, the last T targets; windows share one token
-    overlapping       windows of T tokens, each STRIDE after the one before; every pair inside a window is scored
-    overlapping_new   the same windows, but only targets that no earlier window scored
+    drop_rest         Blocks of T tokens. Tokens that do not fill the last block are dropped.
+    pad_last          Blocks of T tokens. The last block is kept and padded.
+    shared_boundary   Windows of T + 1 tokens: the first T are inputs, the last T are targets. Neighbours share a token.
+    overlapping       Windows of T tokens, each STRIDE tokens after the one before. Every pair in a window is scored.
+    overlapping_new   The same windows, but each scores only the targets that no earlier window scored.
 
-    chunk_documents.py                                     the note's document: ten tokens, blocks of four
-    chunk_documents.py --length 100 --block 16 --stride 8
-    chunk_documents.py --study demo                        every document of a prepared study, T = its context
-    chunk_documents.py --lengths lengths.npy --block 512
+    python research/batch_boundaries/chunk_documents.py                     # the note's ten tokens
+    python research/batch_boundaries/chunk_documents.py --length 100 --block 16 --stride 8
+    python research/batch_boundaries/chunk_documents.py --study demo        # every document; T is the study's context
+    python research/batch_boundaries/chunk_documents.py --lengths lengths.npy --block 512
 
-Reads   nothing; or protocols/NAME.json and data/NAME/train/lengths.npy; or the lengths named (tokens, BOS included)
-Writes  chunking_note.json or chunking_NAME.json beside this file, once; nothing for lengths of your own
+Reads   nothing; or protocols/NAME.json and data/NAME/train/lengths.npy; or a .npy file of lengths, BOS included
+Writes  nothing, or the counts with --json FILE
 Needs   NumPy
-About   a second
+About   one second
 
-Source: the note "From Training Chunks to a Batch", section on position ids, chunk boundaries and shared ids.
+The example is that of the note "From Training Chunks to a Batch".
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -32,11 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from tabulate import tabulate
 
-from evidence import InputError, freeze_json, run_script
-from research.batch_boundaries.study_lengths import read_counts, read_protocol, study_counts
+from corpora.prepared import Prepared, read_counts
+from evidence import InputError, freeze_json, parser, run_script
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 NOTE = {"length": 10, "block": 4, "stride": 2}
 
@@ -45,8 +44,11 @@ NOTE = {"length": 10, "block": 4, "stride": 2}
 
 
 class Windows(NamedTuple):
-    """Windows of one document, int64 (windows,) each: inputs are tokens first..inputs_end-1, targets
-    targets_first..targets_end-1; token p is predicted from the tokens first..p-1."""
+    """The windows of one document, int64 (windows,) each.
+
+    The inputs of a window are the tokens first..inputs_end-1 and its targets are the tokens
+    targets_first..targets_end-1. Token p is predicted from the tokens first..p-1.
+    """
 
     first: np.ndarray
     inputs_end: np.ndarray
@@ -89,12 +91,12 @@ DESIGNS = {cut.__name__: cut for cut in (drop_rest, pad_last, shared_boundary, o
 
 
 def times(first, end, length):
-    """int64 (length,): how many of the slices first..end-1 hold each token."""
+    """Return int64 (length,): how many of the slices first..end-1 contain each token."""
     return np.cumsum(np.bincount(first, minlength=length + 1) - np.bincount(end, minlength=length + 1))[:length]
 
 
 def account(design, length, block, stride):
-    """The account of one document of `length` tokens: a flat dict of counts that add up over documents."""
+    """Return the counts of one document of `length` tokens as a flat dict; counts of documents can be added."""
     windows = DESIGNS[design](length, block, stride)
     inputs = times(windows.first, windows.inputs_end, length)
     scored = times(windows.targets_first, windows.targets_end, length)
@@ -117,7 +119,7 @@ def account(design, length, block, stride):
 
 
 def total(design, histogram, block, stride):
-    """The account of a corpus given as {length: documents}."""
+    """Return the sum of the counts over a corpus given as {length: documents}."""
     sums = {}
     for length, documents in histogram.items():
         for key, count in account(design, length, block, stride).items():
@@ -126,7 +128,7 @@ def total(design, histogram, block, stride):
 
 
 def study(histogram, block, stride):
-    """Evidence on a corpus: totals of every design, and the lengths they follow from."""
+    """Return the evidence on a corpus: the totals of every design, and the lengths that they follow from."""
     return {
         "block": block,
         "stride": stride,
@@ -137,7 +139,7 @@ def study(histogram, block, stride):
 
 
 def one_document(length, block, stride):
-    """Evidence on one document: totals of every design and, per token, times an input and times a target."""
+    """Return the evidence on one document, which also says how often each token is an input and a target."""
     content = study({length: 1}, block, stride)
     for design, cut in DESIGNS.items():
         windows = cut(length, block, stride)
@@ -147,8 +149,9 @@ def one_document(length, block, stride):
 
 
 def lengths_histogram(lengths):
-    """{length: documents} in rising order, of int64 (documents,)."""
-    return dict(zip(*(column.tolist() for column in np.unique(lengths, return_counts=True))))
+    """Return {length: documents} in rising order for int64 (documents,)."""
+    values, documents = np.unique(lengths, return_counts=True)
+    return dict(zip(values.tolist(), documents.tolist(), strict=True))
 
 
 # ---------------------------------------------------------------------------------------- report
@@ -159,7 +162,7 @@ def percent(part, whole):
 
 
 def print_tokens(content):
-    """The per-token table of one document."""
+    """Print how often each token of one document is an input and a target."""
     rows = [[design.replace("_", " "), kind, *counts[f"times_{kind}"]]
             for design, counts in content["designs"].items() for kind in ("input", "target")]
     headers = ["cut", "times a", *range(len(rows[0]) - 2)]
@@ -167,7 +170,7 @@ def print_tokens(content):
 
 
 def print_totals(content):
-    """The finding in a sentence, then the totals of every design as a table."""
+    """Print the finding as a sentence, then the totals of every design as a table."""
     drop, share = content["designs"]["drop_rest"], content["designs"]["shared_boundary"]
     print(f"Dropping the rest leaves {drop['targets_never_scored']:,} of {drop['targets']:,} targets never scored "
           f"({percent(drop['targets_never_scored'], drop['targets'])}); windows that share a boundary token leave "
@@ -182,50 +185,48 @@ def print_totals(content):
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--length", type=int, help=f"tokens of one document (default {NOTE['length']})")
-    source.add_argument("--study", metavar="NAME")
-    source.add_argument("--lengths", type=Path, metavar="FILE.npy")
-    parser.add_argument("--block", type=int, metavar="T", help="tokens a window (a study's context, else 4)")
-    parser.add_argument("--stride", type=int, help="between overlapping windows (default half of T)")
-    parser.add_argument("--data", type=Path, default=ROOT / "data", help="where prepared studies lie")
-    parser.add_argument("--output", type=Path, default=HERE, help="folder of the frozen file")
-    return parser.parse_args(argv)
+    arguments = parser(__doc__)
+    source = arguments.add_mutually_exclusive_group()
+    source.add_argument("--length", type=int, help=f"tokens of one document (default: {NOTE['length']})")
+    source.add_argument("--study", metavar="NAME", help="count every training document of a prepared study")
+    source.add_argument("--lengths", type=Path, metavar="FILE.npy", help="count documents of these lengths")
+    arguments.add_argument("--block", type=int, metavar="T", help="tokens of a block (default: a study's, or 4)")
+    arguments.add_argument("--stride", type=int, help="tokens between overlapping windows (default: half of T)")
+    arguments.add_argument("--data", type=Path, default=ROOT / "data", help="folder of the prepared studies")
+    arguments.add_argument("--json", type=Path, metavar="FILE",
+                           help="write the counts to FILE; if FILE exists, its content must be the same")
+    return arguments.parse_args(argv)
 
 
 def read_source(options):
-    """(name of the evidence or None, {length: documents}, default block, inputs) of the command line."""
+    """Return (name of the source, {length: documents}, default block, inputs) for the command line."""
     if options.study:
-        block = read_protocol(options.study)["packing"]["context"]
-        (lengths,), inputs = study_counts(options.study, options.data, "lengths")
-        return options.study, lengths_histogram(lengths), block, inputs
+        prepared = Prepared(ROOT, options.study, options.data)
+        histogram = lengths_histogram(prepared.lengths("train"))
+        return prepared.study, histogram, prepared.capacity - 1, prepared.inputs(["train/lengths.npy"])
     if options.lengths:
-        return None, lengths_histogram(read_counts(options.lengths, "lengths")), NOTE["block"], []
-    asked = (options.length, options.block, options.stride) != (None, None, None)
+        return options.lengths.name, lengths_histogram(read_counts(options.lengths)), NOTE["block"], []
     length = NOTE["length"] if options.length is None else options.length
-    return None if asked else "note", {length: 1}, NOTE["block"], []
+    return "note", {length: 1}, NOTE["block"], []
 
 
 def main(argv=None):
-    """Print the accounts and freeze those of the note and of a study; 0, or 2 when they cannot be made."""
     options = parse(argv)
     name, histogram, block, inputs = read_source(options)
     block = block if options.block is None else options.block
     stride = max(block // 2, 1) if options.stride is None else options.stride
     if block < 2 or not 0 < stride < block or min(histogram) < 1:
-        raise InputError(f"--block {block} --stride {stride}: a block of 2 or more and a stride in 1..{block - 1} are "
-                         "wanted, and lengths above 0")
+        raise InputError(f"--block {block} --stride {stride}: expected a block of at least 2, a stride in "
+                         f"1..{block - 1}, and lengths above 0")
     if options.study or options.lengths:
         content = study(histogram, block, stride)
     else:
         content = one_document(*histogram, block, stride)
         print_tokens(content)
     print_totals(content)
-    if name:
-        path = options.output / f"chunking_{name}.json"
-        freeze_json(path, {**content, "inputs": inputs, "source": name})
-        print(f"\n{path}")
+    if options.json:
+        freeze_json(options.json, {**content, "inputs": inputs, "source": name})
+        print(f"\nwritten: {options.json}")
     return 0
 
 

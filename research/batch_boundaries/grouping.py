@@ -1,4 +1,4 @@
-"""Grouping padded rows by length: it saves padding, and it changes the order in which a model reads documents."""
+"""Group padded rows by length. This saves padding and changes the order in which a model reads documents."""
 
 import math
 
@@ -8,7 +8,7 @@ from loaders.accounting import BOS, COUNT, ROW
 
 
 def grouped(segments, size):
-    """A padded plan with every `size` consecutive rows put in order of length (ties: as they were): less padding."""
+    """Return a padded plan in which every `size` consecutive rows are sorted by length, stably."""
     length = segments[:, BOS] + segments[:, COUNT]
     plan = segments[np.lexsort((length, segments[:, ROW] // size))]
     plan[:, ROW] = segments[:, ROW]
@@ -16,11 +16,11 @@ def grouped(segments, size):
 
 
 def order_bias(segments, size, microbatch):
-    """What grouping by length costs and saves over a padded plan, as a dict.
+    """Return a dict of what grouping a padded plan by length saves and costs.
 
-    padding: share of positions that are padding, as [before, after], exact [padding, positions] pairs; moved: rows that
-    changed place; place_length_correlation: of a row's place in its group of `size` with its length, [before, after]
-    (0: no bias; towards 1: within every group the model sees the short documents first); None where undefined.
+    `padding` has the pairs [padding, positions] before and after. `moved` counts the rows that changed place.
+    `place_length_correlation` correlates a row's place in its group with its length, before and after: 0 means no
+    bias, and towards 1 the model reads the short documents of a group first. It is None where it is undefined.
     """
     plans = segments, grouped(segments, size)
     lengths = [plan[:, BOS] + plan[:, COUNT] for plan in plans]
@@ -38,7 +38,7 @@ def _padding(length, microbatch):
 
 
 def _correlation(x, y):
-    """Pearson's, by exact integer sums; None when one of them is constant."""
+    """Return Pearson's correlation from exact integer sums; None if x or y is constant."""
     n, sums = len(x), [sum(a * b for a, b in zip(*pair)) for pair in ((x, y), (x, x), (y, y))]
     xy, xx, yy = (n * s - sum(a) * sum(b) for s, (a, b) in zip(sums, ((x, y), (x, x), (y, y))))
     return xy / math.sqrt(xx * yy) if xx and yy else None

@@ -1,4 +1,4 @@
-"""Ways to lay documents out in a batch, and questions about such a batch: its targets, its shift, who reads whom."""
+"""Lay documents out in a batch, and answer questions about it: its targets, its shift, and which tokens read which."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from loaders.batches import IGNORED, PADDING, lay_out
 
 
 def _sizes(documents, width):
-    """int64 (documents,): tokens of each; ValueError naming the first that is empty or longer than `width`."""
+    """Return int64 (documents,), the tokens of each; ValueError names the first that is empty or over `width`."""
     sizes = np.array([len(document) for document in documents], np.int64)
     if not len(sizes):
         raise ValueError("documents: expected at least one")
@@ -16,28 +16,31 @@ def _sizes(documents, width):
 
 
 def pack_documents(documents, width, *, pad, independent=True):
-    """Documents in order, as many whole ones a row as fit its `width` tokens; what is left of a row is padding.
+    """Return a Batch of whole documents in order: as many as fit a row of `width` tokens, then padding.
 
-    documents: list of 1-D id arrays, each as it is to be read, BOS included.
+    documents: list of 1-D id arrays, BOS included.
     """
-    sizes, rows, used = _sizes(documents, width), [], width + 1
+    sizes, rows, row, used = _sizes(documents, width), [], 0, 0
     for size in sizes.tolist():
-        fits = used + size <= width
-        rows.append(rows[-1] + (not fits) if rows else 0)
-        used = size + used * fits
+        if used + size > width:
+            row, used = row + 1, 0
+        rows.append(row)
+        used += size
     return lay_out(np.concatenate(documents), np.array(rows), sizes, width=width, pad=pad, independent=independent)
 
 
 def pad_documents(documents, *, pad, width=None):
-    """One document a row, padded to `width`, or to the longest of them."""
+    """Return a Batch with one document a row, padded to `width` or to the longest document."""
     width = width or max(map(len, documents), default=1)
     sizes = _sizes(documents, width)
     return lay_out(np.concatenate(documents), np.arange(len(sizes)), sizes, width=width, pad=pad, independent=True)
 
 
 def require_unshifted(batch):
-    """ValueError naming row and position of a label that is not its own input; if all that can be compared equal the
-    *next* input, they were shifted already, and `shifted` would do so a second time."""
+    """Raise ValueError, which names row and position, if a label that counts differs from its own input.
+
+    If every label equals the *next* input, the labels were shifted already, and `shifted` would shift them again.
+    """
     inputs, labels = batch.inputs, batch.labels
     wrong = np.argwhere((labels != IGNORED) & (labels != inputs))
     if not len(wrong):
@@ -50,7 +53,7 @@ def require_unshifted(batch):
 
 
 def effective_targets(batch):
-    """Labels that count, as int: not IGNORED and within reach of the shift (column 0 is not)."""
+    """Return how many labels count: those that are not IGNORED, without column 0, which no output predicts."""
     return int(np.count_nonzero(batch.labels[:, 1:] != IGNORED))
 
 
@@ -58,8 +61,11 @@ def effective_targets(batch):
 
 
 def allowed(batch, independent=True):
-    """bool (rows, width, width): whether query i may read key j: j <= i, neither is padding and, where documents are
-    independent, both belong to one document. For teaching and tests: kernels need no such matrix."""
+    """Return bool (rows, width, width): whether query i may read key j.
+
+    It may if j <= i, neither is padding and, for independent documents, both belong to one document. This matrix is for
+    teaching and tests; attention kernels do not need it.
+    """
     ids = batch.segment_ids
     real = (ids[:, :, None] != PADDING) & (ids[:, None, :] != PADDING)
     same = ids[:, :, None] == ids[:, None, :] if independent else True

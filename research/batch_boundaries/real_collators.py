@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import InputError, freeze_json, run_script
-from research.batch_boundaries.diagnose import count_statuses, diagnose, make_documents
+from research.batch_boundaries.diagnosis import count_statuses, diagnose, make_documents
 
 HERE = Path(__file__).resolve().parent
 

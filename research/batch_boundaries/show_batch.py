@@ -1,26 +1,25 @@
 """What does a model see of these documents when they are padded, and when they are packed into one row?
 
-Three views of the same documents, a line a position: the token, the document it belongs to, its position id, its label
-(stored at the input's own position; a dot where it is ignored), and which positions it may read.
+The script prints three views of the same documents, one line a position: the token, its document, its position id, its
+label at its own position (a dot where it is ignored), and the positions that it may read.
 
-    padded       one document a row, as wide as the longest
-    independent  packed; no document reads another, positions restart, no document's last token predicts the next BOS
-    continuous   packed; one stream on purpose: everything before may be read, and the next BOS is a target
+    padded       One document a row, as wide as the longest document.
+    independent  Packed. No document reads another, positions restart, and the next BOS is no target.
+    continuous   Packed as one stream on purpose. A token may read everything before it, and the next BOS is a target.
 
-    show_batch.py                                        the note's documents: BOS x y EOS and BOS z EOS
-    show_batch.py --text 'first text' 'second text' --width 24
-    show_batch.py --text 'first text' 'second text' --tokenizer data/demo/tokenizer
-    show_batch.py --pad-is-eos                           padding has EOS's id; the real EOS stays a target
+    python research/batch_boundaries/show_batch.py                      # BOS x y EOS and BOS z EOS, as in the note
+    python research/batch_boundaries/show_batch.py --text 'first text' 'second text' --width 24
+    python research/batch_boundaries/show_batch.py --text 'first text' --tokenizer data/demo/tokenizer
+    python research/batch_boundaries/show_batch.py --pad-is-eos         # padding has the id of EOS
 
-Reads   nothing, or the tokenizer folder that prepare.py wrote; without one, a token is a byte between BOS and EOS
-Writes  batch_note.json beside this file, once, for the note's documents; nothing for texts of your own
-Needs   NumPy, tabulate; tiktoken with --tokenizer
-About   a second
+Reads   nothing, or a tokenizer folder that prepare.py wrote; otherwise a token is a byte
+Writes  nothing, or the views with --json FILE
+Needs   NumPy and tabulate; tiktoken with --tokenizer
+About   one second
 
-Source: the note "From Training Chunks to a Batch", section on padding and packing.
+The example is that of the note "From Training Chunks to a Batch".
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from tabulate import tabulate
 
-from evidence import InputError, freeze_json, run_script
+from evidence import InputError, freeze_json, parser, run_script
 from loaders.batches import IGNORED, PADDING
 from research.batch_boundaries.layouts import (
     allowed,
@@ -40,8 +39,6 @@ from research.batch_boundaries.layouts import (
     require_unshifted,
 )
 
-HERE = Path(__file__).resolve().parent
-
 NOTE = ("xy", "z")
 DRAWN = 64
 
@@ -50,7 +47,7 @@ DRAWN = 64
 
 
 class Bytes:
-    """A tokenizer for a fresh clone: a token is a byte, between BOS and EOS."""
+    """A tokenizer that needs no files: each byte is a token, and a document lies between BOS and EOS."""
 
     bos, eos, pad = 256, 257, 258
     names = {bos: "BOS", eos: "EOS", pad: "PAD"}
@@ -62,8 +59,8 @@ class Bytes:
         return self.names.get(token) or printable(bytes([token]))
 
 
-class Prepared:
-    """The tokenizer of a prepared corpus: BOS before every document and nothing after it; BOS also pads."""
+class PreparedTokenizer:
+    """The tokenizer of a prepared corpus: BOS precedes every document, nothing follows it, and BOS also pads."""
 
     def __init__(self, folder):
         from corpora.tokenizer import make_encoding, read_tokenizer
@@ -80,7 +77,7 @@ class Prepared:
 
 
 def printable(data):
-    """Bytes of a token as they would stand in a program, so that spaces and line ends are seen."""
+    """Return the bytes of a token escaped as in a program, so that spaces and line ends are visible."""
     text = data.decode("utf-8", "backslashreplace").replace(" ", "␣")
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
@@ -96,7 +93,7 @@ class View(NamedTuple):
 
 
 def views(documents, width, pad):
-    """{name: View} of the three ways to lay out the documents, int64 ids each."""
+    """Return {name: View} of the three layouts of the documents, which are int64 id arrays."""
     return {
         "padded": View(pad_documents(documents, pad=pad), True),
         "independent": View(pack_documents(documents, width, pad=pad), True),
@@ -105,7 +102,7 @@ def views(documents, width, pad):
 
 
 def counts(view):
-    """The account of a view, exact integers."""
+    """Return the exact counts of a view."""
     batch, segments = view.batch, view.batch.segment_ids
     begins = (segments[:, 1:] != segments[:, :-1]) & (segments[:, 1:] != PADDING)
     return {
@@ -118,7 +115,7 @@ def counts(view):
 
 
 def record(documents, pad):
-    """Evidence on the documents: every array of every view, its readable pairs as one string a query, its account."""
+    """Return the evidence on the documents: the arrays, readable pairs (one string a query) and counts of each view."""
     content = {"documents": [document.tolist() for document in documents], "pad": pad, "views": {}}
     for name, view in views(documents, sum(map(len, documents)), pad).items():
         arrays = {key: array.tolist() for key, array in view.batch._asdict().items()}
@@ -132,12 +129,12 @@ def record(documents, pad):
 
 
 def letter(number):
-    """A, B, ..., Z, then the number itself."""
+    """Return A for 0 to Z for 25, then the number itself."""
     return chr(ord("A") + number) if number < 26 else str(number)
 
 
 def drawn_reads(readable):
-    """The positions a query may read, a sign each; of a long row, the first and last of them."""
+    """Return one sign for each position that a query may or may not read; for a long row, the first and last."""
     if len(readable) <= DRAWN:
         return "".join("■" if cell else "·" for cell in readable)
     found = np.flatnonzero(readable)
@@ -145,7 +142,7 @@ def drawn_reads(readable):
 
 
 def table(view, row, first_document, tokenizer):
-    """The lines of one row of a view: at, id, token, document, position, label, reads."""
+    """Return the lines of one row of a view: at, id, token, document, position, label, reads."""
     batch, readable = view.batch, allowed(view.batch, view.independent)[row]
     lines = []
     for at, (token, label, position, segment) in enumerate(zip(*(array[row].tolist() for array in batch))):
@@ -166,7 +163,7 @@ def print_view(name, view, tokenizer):
 
 
 def print_counts(laid_out):
-    """A line a view; non-padding cells are not effective targets, which is what the table is for."""
+    """Print one line a view: the table shows that cells without padding are not the same as effective targets."""
     rows = []
     for name, view in laid_out.items():
         found = counts(view)
@@ -176,15 +173,15 @@ def print_counts(laid_out):
 
 
 def main(argv=None):
-    """Print the views; freeze those of the note's documents; 0, or 2 when a document does not fit a row."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", nargs="+", metavar="TEXT", help="one document each (default: the note's)")
-    parser.add_argument("--tokenizer", type=Path, metavar="DIR", help="as prepare.py writes it (default: bytes)")
-    parser.add_argument("--width", type=int, help="tokens of a packed row (default: all documents in one)")
-    parser.add_argument("--pad-is-eos", action="store_true", help="give padding the id of EOS")
-    parser.add_argument("--output", type=Path, default=HERE, help="folder of the frozen file")
-    options = parser.parse_args(argv)
-    tokenizer = Prepared(options.tokenizer) if options.tokenizer else Bytes()
+    arguments = parser(__doc__)
+    arguments.add_argument("--text", nargs="+", metavar="TEXT", help="one document each (default: the note's)")
+    arguments.add_argument("--tokenizer", type=Path, metavar="DIR", help="a folder of prepare.py (default: bytes)")
+    arguments.add_argument("--width", type=int, help="tokens of a packed row (default: one row for all documents)")
+    arguments.add_argument("--pad-is-eos", action="store_true", help="give padding the id of EOS")
+    arguments.add_argument("--json", type=Path, metavar="FILE",
+                           help="write the views to FILE; if FILE exists, its content must be the same")
+    options = arguments.parse_args(argv)
+    tokenizer = PreparedTokenizer(options.tokenizer) if options.tokenizer else Bytes()
     if options.pad_is_eos and tokenizer.eos is None:
         raise InputError("--pad-is-eos: this tokenizer has no EOS; leave --tokenizer out")
     pad = tokenizer.eos if options.pad_is_eos else tokenizer.pad
@@ -198,10 +195,9 @@ def main(argv=None):
         require_unshifted(view.batch)
         print_view(name, view, tokenizer)
     print_counts(laid_out)
-    if not (options.text or options.tokenizer or options.width or options.pad_is_eos):
-        path = options.output / "batch_note.json"
-        freeze_json(path, {**record(documents, pad), "inputs": []})
-        print(f"\n{path}")
+    if options.json:
+        freeze_json(options.json, {**record(documents, pad), "inputs": []})
+        print(f"\nwritten: {options.json}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Small models of train.py on one CPU thread, for checks that need a real gradient and not a trained one."""
+"""Small models of train.py on one CPU thread, for checks that need real gradients but no trained model."""
 
 import torch
 
@@ -6,8 +6,10 @@ import train
 
 
 def small_forward(settings, vocabulary, context, precision="float32", chunk=512):
-    """A seeded train.Forward. The weights are moved from their first values, under which many pass no gradient and
-    every prediction is uniform."""
+    """Return a seeded train.Forward whose weights are moved away from their initial values.
+
+    With the initial values many weights get no gradient, and every prediction is uniform.
+    """
     torch.set_num_threads(1)
     model = train.build_model(settings, vocabulary, context)
     train.initialise(model, 19)

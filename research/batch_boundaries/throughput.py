@@ -1,8 +1,8 @@
-"""Seconds of the same targets padded and packed: `count_targets.py --measure`.
+"""Time the same targets in padded and packed layouts, for `count_targets.py --measure`.
 
-One corpus, one objective: whole documents that fit a row, independent of each other, so that every layout has the same
-effective targets and must come to the same loss, and only positions and time differ. Forward and backward of a small
-model of train.py on one thread; the rounds take the layouts in turn, and the fastest of each counts.
+All layouts contain the same whole, independent documents. So they have the same effective targets and the same loss,
+and differ only in positions and time. A small model of train.py runs forward and backward on one thread. The rounds
+take the layouts in turn, and the fastest round of each layout counts.
 """
 
 import time
@@ -12,38 +12,34 @@ import torch
 from tabulate import tabulate
 
 import train
-from evidence import Checks, read_json
+from evidence import Checks
 from loaders import padded
 from loaders.accounting import ARRIVAL
 from loaders.batches import shifted
 from research.batch_boundaries.grouping import grouped, order_bias
 from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
 from research.batch_boundaries.small_models import small_forward
-from research.batch_boundaries.study_lengths import read_counts
 
 DOCUMENTS, MICROBATCH, GROUP, ROUNDS = 96, 4, 32, 3
 SMALL = {"layers": 2, "width": 64}
 AGREEMENT = 1e-5
 
 
-def first_documents(directory, capacity):
-    """(the first DOCUMENTS of the training stream that fit a row, int64 ids each, BOS first; the id of BOS)."""
-    lengths = read_counts(directory / "train/lengths.npy", "lengths")
-    tokens = np.load(directory / "train/tokens.npy", mmap_mode="r", allow_pickle=False)
-    bos = read_json(directory / "tokenizer/tokenizer.json")["bos"]
-    ends = np.cumsum(lengths - 1)
-    fitting = np.flatnonzero(lengths <= capacity)[:DOCUMENTS]
-    return [np.array([bos, *tokens[ends[d] - lengths[d] + 1 : ends[d]]], np.int64) for d in fitting], bos
+def first_documents(prepared):
+    """Return the first DOCUMENTS training documents that fit a row, as int64 id arrays that begin with BOS."""
+    tokens, offsets = prepared.tokens("train"), prepared.offsets("train")
+    fitting = np.flatnonzero(prepared.lengths("train") <= prepared.capacity)[:DOCUMENTS]
+    return [np.array([prepared.bos, *tokens[offsets[d] : offsets[d + 1]]], np.int64) for d in fitting]
 
 
 def padded_plan(documents, capacity):
-    """The plan of one document a row, in order."""
+    """Return the plan that puts one document in each row, in order."""
     lengths = np.array([len(document) for document in documents])
     return padded.plan(lengths, capacity=capacity, rows=len(lengths), buffer_size=1, refill=np.array([len(lengths)]))
 
 
 def layouts(documents, capacity, pad):
-    """{name: list of Batch}, microbatches of MICROBATCH rows: padded in order, padded by length in groups, packed."""
+    """Return {name: microbatches of MICROBATCH rows} for documents padded in order, padded by length, and packed."""
     by_length = grouped(padded_plan(documents, capacity), GROUP)[:, ARRIVAL]
     by_length = [documents[document] for document in by_length]
     packed = pack_documents(documents, capacity, pad=pad)
@@ -59,7 +55,7 @@ def parts(items):
 
 
 def timed_update(forward, batches):
-    """(seconds, loss) of one update by the trainer over microbatches."""
+    """Return (seconds, loss) of one update that the trainer makes from microbatches."""
     ready = [(batch.inputs, *(torch.from_numpy(np.ascontiguousarray(array)) for array in shifted(batch)))
              for batch in batches]
     targets = sum(map(effective_targets, batches))
@@ -69,7 +65,7 @@ def timed_update(forward, batches):
 
 
 def print_order_bias(plan):
-    """What grouping by length does to the order of the documents."""
+    """Print what grouping by length does to the order of the documents."""
     bias = order_bias(plan, GROUP, MICROBATCH)
     before, after = (f"{100 * padding / positions:.1f} %" for padding, positions in bias["padding"])
     was, now = ("undefined" if r is None else f"{r:.2f}" for r in bias["place_length_correlation"])
@@ -77,17 +73,22 @@ def print_order_bias(plan):
           f"and a document's place in its group correlates with its length by {now} (in order: {was})")
 
 
-def measure(directory, protocol):
-    """Print the table; 0 when all layouts have the same targets and loss, 1 when not."""
-    capacity, vocabulary = protocol["packing"]["context"] + 1, protocol["tokenizer"]["vocabulary"]
-    documents, bos = first_documents(directory, capacity)
-    laid_out = layouts(documents, capacity, bos)
+def measure(prepared):
+    """Print the table; return 0 if all layouts have the same targets and loss, else 1."""
+    protocol, capacity, documents = prepared.protocol, prepared.capacity, first_documents(prepared)
+    laid_out = layouts(documents, capacity, prepared.bos)
+    vocabulary = protocol["tokenizer"]["vocabulary"]
     forward = small_forward({**protocol["model"], **SMALL}, vocabulary, capacity - 1)
-    timed_update(forward, laid_out["packed"][:1])  # the first call pays for what later ones find ready
+    timed_update(forward, laid_out["packed"][:1])  # the first call includes one-time set-up
     runs = {name: [] for name in laid_out}
     for _ in range(ROUNDS):
         for name, batches in laid_out.items():
             runs[name].append(timed_update(forward, batches))
+    return report(laid_out, runs, documents, capacity)
+
+
+def report(laid_out, runs, documents, capacity):
+    """Print the table of the runs, {layout: [(seconds, loss)]}; return 0 if targets and losses agree, else 1."""
     positions = {name: sum(b.inputs[:, 1:].size for b in batches) for name, batches in laid_out.items()}
     targets = {name: sum(map(effective_targets, batches)) for name, batches in laid_out.items()}
     seconds = {name: min(run[0] for run in found) for name, found in runs.items()}

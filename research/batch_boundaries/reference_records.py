@@ -1,7 +1,7 @@
-"""What must hold between the parts of evidence on models, collators and corpora, for verify_batch_boundaries.py.
+"""Relations that must hold in the evidence on models, collators and corpora, for verify_batch_boundaries.py.
 
-These numbers were measured. Counts of them follow from the documents and batches that are frozen beside them; measured
-differences must keep the bound that is written beside them, and the bound must be the declared one.
+The numbers were measured. Some counts follow from the documents and batches that are frozen beside them. A measured
+difference must keep the bound that is written beside it, and the bound must be the declared one.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ FAULTS = {
 
 
 def exact_facts(semantics, documents):
-    """The `exact` part of one semantics of boundaries.json, from the documents' lengths."""
+    """Return the `exact` part of one semantics of boundaries.json from the lengths of the documents."""
     halved = [documents[0], documents[1] // 2 + 1, *documents[2:]]
     facts = {
         "batch_size_invariant: targets of each document": [[n - 1] for n in (3, 6, *documents)],
@@ -48,7 +48,7 @@ def exact_facts(semantics, documents):
 
 
 def broken_bounds(bounded):
-    """Names of measured differences that break their bound, or whose bound is not a declared one."""
+    """Return the names of measured differences that break their bound or have another bound than the declared one."""
     kept = {"at_most": lambda value, bound: 0 <= value <= bound in (TOLERANCE, VISIBLE),
             "at_least": lambda value, bound: value >= bound == VISIBLE}
     broken = []
@@ -67,7 +67,7 @@ def flat(batches, key):
 
 
 def collator_counts(case):
-    """{item: counts that follow} of a case whose labels stand at their own input, from documents and batches alone."""
+    """Return {item: counts} that follow from the documents and batches of a case with internal labels."""
     documents, batches = case["documents"], case["batches"]
     ids, rows = flat(batches, "input_ids"), sum(len(batch["input_ids"]) for batch in batches)
     mask = flat(batches, "attention_mask") if "attention_mask" in batches[0] else [1] * len(ids)
@@ -95,7 +95,7 @@ def collator_counts(case):
 
 
 def collator_differences(case):
-    """What a frozen diagnosis says otherwise than its documents and batches do, and statuses its counts deny."""
+    """Return where a frozen diagnosis differs from its documents and batches, or a status from its counts."""
     items, found = {item["item"]: item for item in case["items"]}, []
     for name, counts in collator_counts(case).items():
         for key, count in counts.items():
@@ -112,7 +112,7 @@ def collator_differences(case):
 
 
 def split_differences(content):
-    """What cannot be true of groups and duplicates shared by two splits."""
+    """Return which counts of groups and duplicates in both splits are impossible."""
     documents, found = content["documents"], []
     for grouping, counts in content["groupings"].items():
         for split, groups in counts["groups"].items():

@@ -9,10 +9,10 @@ import pytest
 
 import prepare
 from corpora.files import VALIDATION_SHARE, directories_of, held_out_groups, read_grouped
-from evidence import InputError, read_json, run_script
-from research.batch_boundaries import check_split
+from evidence import InputError, read_json, run_script, sha256_file, write_json
+from research.batch_boundaries import audit_split
 
-HERE = check_split.HERE
+HERE = audit_split.ROOT / "research/batch_boundaries"
 
 
 def shard(path, **columns):
@@ -21,14 +21,18 @@ def shard(path, **columns):
     return path
 
 
-def study(folder, train, validation):
+def study(folder, train, validation, name="own"):
     """A prepared corpus of {name: text} a shard."""
-    for number, documents in enumerate([*train, validation]):
-        shard(folder / f"own/corpus/shard_{number:05d}.parquet", text=list(documents.values()), name=list(documents))
+    paths = [shard(folder / f"{name}/corpus/shard_{number:05d}.parquet", text=pa.array(documents.values(), pa.string()),
+                   name=pa.array(documents, pa.string())) for number, documents in enumerate([*train, validation])]
+    *others, last = [path.name for path in paths]
+    write_json(folder / name / "prepared.json", {
+        "corpus": {"train_shards": others, "validation_shard": last, "text_column": "text"},
+        "files": {f"corpus/{path.name}": sha256_file(path) for path in paths}})
 
 
 def command(folder, *arguments):
-    return run_script(check_split.main, ["--study", "own", "--data", str(folder), *map(str, arguments)])
+    return run_script(audit_split.main, ["--study", "own", "--data", str(folder), *map(str, arguments)])
 
 
 # --------------------------------------------------------------------------------------------- check
@@ -65,19 +69,25 @@ def test_ones_own_files_and_column_are_checked(tmp_path):
     for repo, code in (("q", 0), ("s", 1)):
         validation.write_text(json.dumps({"body": "three", "repo": repo}) + "\n")
         arguments = ["--train", train, "--validation", validation, "--text-column", "body", "--group", "column:repo"]
-        assert run_script(check_split.main, list(map(str, arguments))) == code
+        assert run_script(audit_split.main, list(map(str, arguments))) == code
+
+
+def test_files_without_names_are_searched_for_exact_duplicates(tmp_path, capsys):
+    train, validation = shard(tmp_path / "t.parquet", text=["one", "two"]), shard(tmp_path / "v.parquet", text=["two"])
+    assert run_script(audit_split.main, ["--train", str(train), "--validation", str(validation)]) == 1
+    out = capsys.readouterr().out
+    assert "exact duplicates: 1 texts are in both splits" in out and "--group column:COL" in out
+    validation = shard(tmp_path / "v.parquet", text=["three"])
+    assert run_script(audit_split.main, ["--train", str(train), "--validation", str(validation)]) == 0
 
 
 @pytest.mark.parametrize("arguments, message", [
     (["--group", "colour"], "--group colour: expected package, directory or column:COL"),
     (["--group", "column:"], "--group column:: expected"), (["--group", "column:repo"], "no column 'repo'"),
-    (["--study", "absent"], "absent/corpus: expected two shards or more, found 0; prepare it first"),
-    (["--study", "empty"], "validation: no document in")])
+    (["--study", "absent"], "absent/prepared.json"), (["--study", "empty"], "validation: expected a document")])
 def test_what_cannot_be_checked_is_named(tmp_path, capsys, arguments, message):
     study(tmp_path, [{"a-1.whl/a.py": "one"}], {"b-1.whl/b.py": "two"})
-    for number, texts in enumerate([["one"], []]):
-        shard(tmp_path / f"empty/corpus/{number}.parquet", text=pa.array(texts, pa.string()),
-              name=pa.array(texts, pa.string()))
+    study(tmp_path, [{"a-1.whl/a.py": "one"}], {}, "empty")
     assert command(tmp_path, *arguments) == 2
     assert message in capsys.readouterr().err
 
@@ -141,7 +151,7 @@ def test_prepared_by_column_no_group_is_torn_and_no_document_lost_or_moved(tmp_p
     assert split == [[r for r in rows if r[1] not in chosen], [r for r in rows if r[1] in chosen]]
     assert f"{len(chosen)} of 12 groups, {len(split[1])} of 36 documents, are held out" in capsys.readouterr().out
     check = ["--data", str(tmp_path / "data"), "--group", "column:group"]
-    assert run_script(check_split.main, ["--study", "grouped", *check]) == 0
+    assert run_script(audit_split.main, ["--study", "grouped", *check]) == 0
     assert prepared(tmp_path, "plain", *own) == 0
     assert pq.read_table(tmp_path / "data/plain/corpus/shard_00000.parquet").column_names == ["text"]
 

@@ -1,7 +1,7 @@
-"""The frozen numbers of this directory derived again, for verify_batch_boundaries.py: standard library and NumPy alone.
+"""Derive the frozen numbers of this directory again, for verify_batch_boundaries.py.
 
-Nothing here is shared with the scripts that wrote them: batches are built from lists, cuts are counted token by token
-from the token's place, rows are packed by the reference packer.
+These functions share nothing with the scripts that wrote the numbers. They build batches from lists, count cuts token
+by token from the token's place, and fill rows with the reference packer.
 """
 
 import itertools
@@ -19,7 +19,7 @@ IGNORED = -100
 
 
 def batch(rows, width, pad, independent):
-    """The arrays and the account of rows of documents (lists of ids), as show_batch.py freezes a view."""
+    """Return the arrays and counts of rows of documents (lists of ids), as show_batch.py freezes a view."""
     found = {key: [] for key in ("inputs", "labels", "positions", "segment_ids", "reads")}
     for row in rows:
         ids = list(itertools.chain(*row))
@@ -42,7 +42,7 @@ def batch(rows, width, pad, independent):
 
 
 def note_batch(content):
-    """batch_note.json from its documents and the id of its padding."""
+    """Return batch_note.json from its documents and the id of its padding."""
     documents, pad = content["documents"], content["pad"]
     longest, total = max(map(len, documents)), sum(map(len, documents))
     views = {"padded": batch([[document] for document in documents], longest, pad, True),
@@ -54,9 +54,9 @@ def note_batch(content):
 
 
 def cut(design, n, block, stride):
-    """(windows, end of the first window, times an input, times a target) of a document of n tokens, int64 (n,) each.
+    """Return (windows, end of the first window, times an input, times a target) of a document of n tokens.
 
-    Of token p, from p alone: which windows k, beginning at k * stride, hold it as an input, and which as a target.
+    The last two are int64 (n,). They follow for token p from p alone: window k begins at k * stride.
     """
     p = np.arange(n)
     scored = np.minimum(p, 1)
@@ -75,7 +75,7 @@ def cut(design, n, block, stride):
 
 
 def cut_counts(design, n, block, stride):
-    """The account of one document under one design, as chunk_documents.py names it."""
+    """Return the counts of one document under one design, as chunk_documents.py names them."""
     windows, first_end, inputs, targets = cut(design, n, block, stride)
     beyond = targets[1:]
     return {
@@ -90,7 +90,7 @@ def cut_counts(design, n, block, stride):
 
 
 def chunking(content, block):
-    """chunking_*.json from its histogram of lengths; `block` is what it must be, the stride half of it."""
+    """Return chunking_*.json from its histogram of lengths, with `block` tokens a block and half as stride."""
     histogram = {int(length): documents for length, documents in content["histogram"].items()}
     designs, stride = {}, block // 2
     for design in ("drop_rest", "pad_last", "shared_boundary", "overlapping", "overlapping_new"):
@@ -119,7 +119,7 @@ def best_fit_rows(lengths, refill, capacity, buffer_size, rows):
 
 
 def padded_rows(lengths, capacity, rows):
-    """[(tokens, segments)] of each row: one document, or one piece of it that shares a token with the next."""
+    """Return [(tokens, segments)] of each row: a document, or a piece that shares a token with the next."""
     found = []
     for length in lengths:
         found.append((min(length, capacity), 1))
@@ -132,7 +132,7 @@ def padded_rows(lengths, capacity, rows):
 
 
 def loader_account(rows, shape, independent, fills):
-    """What count_targets.py freezes of one loader, from [(tokens, segments)] of its rows."""
+    """Return what count_targets.py freezes of one loader, from [(tokens, segments)] of its rows."""
     size, ranks = shape["microbatch"], shape["ranks"]
     microbatches = []
     for first in range(0, len(rows), size):
@@ -153,7 +153,7 @@ def loader_account(rows, shape, independent, fills):
 
 
 def update_targets(content, context, buffer_size):
-    """targets_*.json from the lengths that had arrived; the shape is the note's, context and buffer the protocol's."""
+    """Return targets_*.json from the lengths that had arrived, in the note's shape."""
     shape = {"ranks": 4, "microbatch": 2, "context": context, "accumulation": 8}
     rows, capacity = shape["ranks"] * shape["microbatch"] * shape["accumulation"], context + 1
     if sum(content["arrivals"]) <= rows * context:
@@ -178,7 +178,7 @@ def update_targets(content, context, buffer_size):
 
 
 def weighted(targets, nats):
-    """(loss by target, mean of the microbatches' means): 0.0 without any target, None where a mean has none."""
+    """Return (loss by target, mean of the means): 0.0 without any target, None if a microbatch has no target."""
     if any(total and not count for count, total in zip(targets, nats)):
         raise ValueError(f"nats {nats} of targets {targets}: nats without a target")
     by_target = sum(nats) / sum(targets) if sum(targets) else 0.0
@@ -187,7 +187,7 @@ def weighted(targets, nats):
 
 
 def accumulation(content):
-    """accumulation.json from the targets and nats of its microbatches, and from its rows' targets."""
+    """Return accumulation.json from the targets and nats of its microbatches, and from the targets of its rows."""
     cases = {}
     for name, case in content["cases"].items():
         by_target, by_microbatch = weighted(case["targets"], case["nats"])

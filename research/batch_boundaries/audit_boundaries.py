@@ -1,27 +1,27 @@
-"""Do documents packed into one row train as they would alone? The acceptance test, on a real trained model.
+"""Do documents that are packed into one row train as they would alone?
 
-Documents alone, packed, padded, repeated and replaced go through the trainer's own model; outputs, losses and gradients
-are compared. By default a tiny model is trained here first on lines of arithmetic; --run takes model and validation
-text of a finished run, in float64. A declared continuous stream is not held to the independence of its documents: those
-checks are left out, by name, and the crossing context is shown instead. Where a fault can be made on purpose, its size
-is shown.
+The script is an acceptance test on a trained model. It puts documents through the trainer's model alone, packed,
+padded, repeated and replaced, and compares outputs, losses and gradients. By default it first trains a tiny model on
+lines of arithmetic. With --run it takes the model and the validation text of a finished run, in float64. Rows that are
+declared a continuous stream are not held to the independence of their documents: the script names the checks that it
+leaves out and shows that context crosses documents. Where a fault can be made on purpose, its size is shown.
 
-Reads:   protocols/demo.json; with --run, a finished run directory and the prepared data it names
-Writes:  research/batch_boundaries/boundaries.json with --freeze; what is exact in it never changes
-Needs:   torch, on the CPU
-Takes:   about 10 seconds
-Use:     python research/batch_boundaries/check_boundaries.py [--freeze] [--semantics continuous]
-         python research/batch_boundaries/check_boundaries.py --run runs/demo/baseline_s43
+    python research/batch_boundaries/audit_boundaries.py [--freeze] [--semantics continuous]
+    python research/batch_boundaries/audit_boundaries.py --run runs/demo/baseline_s43
+
+Reads   protocols/demo.json; with --run, a finished run directory and the prepared data that it names
+Writes  nothing; research/batch_boundaries/boundaries.json with --freeze, whose exact facts never change
+Needs   torch, on the CPU
+About   10 seconds
 """
 
-import argparse
 import functools
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import InputError, first_difference, input_list, read_json, run_script, write_json
+from evidence import InputError, first_difference, input_list, parser, read_json, require, run_script, write_json
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -32,7 +32,7 @@ TINY = {"layers": 3, "width": 32, "heads": 2, "gate_channels": 8}
 
 
 def lines():
-    """Documents as bytes between BOS and EOS: sums and products, 900 lines."""
+    """Return 900 documents: sums and products as bytes between BOS and EOS."""
     import numpy as np
 
     texts = [f"{a} times {b} is {a * b}, and {a} plus {b} is {a + b}." for a in range(2, 32) for b in range(2, 32)]
@@ -40,7 +40,7 @@ def lines():
 
 
 def forward_of(settings, training, vocabulary, context, seed):
-    """`train.Forward` in float32 on the CPU, weights as the recipe sets them."""
+    """Return a train.Forward in float32 on the CPU, with the initial weights of the recipe."""
     import train
 
     model = train.build_model(settings, vocabulary, context)
@@ -49,7 +49,7 @@ def forward_of(settings, training, vocabulary, context, seed):
 
 
 def randomised(forward):
-    """All weights random: the recipe's zeros would hide what attention reads."""
+    """Make all weights of a Forward random, because the recipe's zeros would hide what attention reads."""
     import torch
 
     generator = torch.Generator().manual_seed(1)
@@ -59,7 +59,7 @@ def randomised(forward):
 
 
 def trained_here(protocol, documents):
-    """A tiny model trained for a few seconds on independent documents, by the trainer's own parts."""
+    """Train a tiny model for a few seconds on independent documents, with the trainer's own functions."""
     import numpy as np
 
     import train
@@ -85,63 +85,62 @@ def trained_here(protocol, documents):
     return forward
 
 
-def subject_here():
-    """The tiny model trained here, and three lines of arithmetic."""
-    from research.batch_boundaries.boundary_probe import Subject
+def probe_here():
+    """Return a Probe of a tiny model that is trained here, and of three lines of arithmetic."""
+    from research.batch_boundaries.boundary_probe import Probe
 
     protocol, documents = read_json(PROTOCOL), lines()
     random = forward_of({**protocol["model"], **TINY}, protocol["training"], VOCABULARY, CONTEXT, 43)
     chosen = [documents[i] for i in (7, 404, 893)]
-    return Subject(trained_here(protocol, documents), randomised(random), chosen, BOS, EOS)
+    return Probe(trained_here(protocol, documents), randomised(random), chosen, BOS, EOS)
 
 
-def subject_of(run):
-    """The trained model of a run directory in float64, and its first three validation documents under a third row."""
+def probe_of(run):
+    """Return a Probe of a run's model in float64, and of its first three validation documents under a third row."""
     import numpy as np
     import safetensors.torch
 
     from loaders.rows import text_offsets
-    from research.batch_boundaries.boundary_probe import Subject
+    from research.batch_boundaries.boundary_probe import Probe
 
     config = read_json(run / "config.json")
-    if not (run / "model.safetensors").is_file():
-        raise InputError(f"{run / 'model.safetensors'}: missing; finish the run with train.py first")
+    weights = run / "model.safetensors"
+    require(weights.is_file(), weights, "missing; finish the run with train.py first")
     bos, context, data = config["bos"], config["packing"]["context"], run / config["data"]["directory"] / "validation"
     trained, random = (forward_of(config["model"], config["training"], config["vocabulary"], context, config["seed"])
                        for _ in range(2))
-    trained.model.load_state_dict(safetensors.torch.load_file(run / "model.safetensors"))
+    trained.model.load_state_dict(safetensors.torch.load_file(weights))
     for forward in (trained, random):
-        forward.model.double()  # rounding grows with a run's size; the bounds do not
+        forward.model.double()  # in float32, rounding grows with the size of the model and would pass the bounds
     lengths, tokens = np.load(data / "lengths.npy"), np.load(data / "tokens.npy", mmap_mode="r")
     chosen = np.flatnonzero((lengths > 4) & (lengths < context // 3))[:3]
-    if len(chosen) < 3:
-        raise InputError(f"{data / 'lengths.npy'}: expected three documents of 5..{context // 3 - 1} tokens")
+    require(len(chosen) == 3, data / "lengths.npy", f"expected three documents of 5..{context // 3 - 1} tokens")
     texts = [tokens[begin:][: lengths[d] - 1] for d, begin in zip(chosen, text_offsets(lengths)[chosen])]
     documents = [np.array([bos, *map(int, text), bos + 1]) for text in texts]
-    return Subject(trained, randomised(random), documents, bos, bos + 1)
+    return Probe(trained, randomised(random), documents, bos, bos + 1)
 
 
-def check(record, subject, semantics, way=None):
-    """Make the checks of one declared semantics; the names of those that are not applied."""
+def audit(record, probe, semantics, pipeline=None):
+    """Make the checks of one declared semantics; return the names of those that are not applied."""
     from research.batch_boundaries import boundary_checks as checks
-    from research.batch_boundaries.boundary_probe import STREAM, Way
+    from research.batch_boundaries.boundary_probe import STREAM, Pipeline
 
     continuous = semantics == "continuous"
     applied = (checks.STREAMS if continuous else checks.INDEPENDENCE) + checks.COMMON
     for function in applied:
-        function(record, subject, way or (STREAM if continuous else Way()))
+        function(record, probe, pipeline or (STREAM if continuous else Pipeline()))
     return [function.__name__ for function in checks.INDEPENDENCE] if continuous else []
 
 
 def lasting(value):
-    """Evidence without what may differ between machines: the values that keep to a bound, and the versions."""
+    """Return evidence without what may differ between machines: measured values, and versions."""
     if isinstance(value, dict):
         return {key: lasting(item) for key, item in value.items() if key not in ("value", "environment")}
     return value
 
 
 def freeze(path, found):
-    """Write once; later, InputError unless all that lasts is the same (the bounds themselves were checked)."""
+    """Write the evidence once; later, raise InputError unless everything but measured values is the same."""
     if not path.exists():
         write_json(path, found)
         return
@@ -151,14 +150,14 @@ def freeze(path, found):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="a finished run directory (default: train a tiny model here)")
-    parser.add_argument("--semantics", nargs="+", choices=("independent", "continuous"),
-                        default=["independent", "continuous"], help="what the rows are declared to be (default: both)")
-    parser.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}, or compare with it")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--run", type=Path, help="a finished run directory (default: train a tiny model here)")
+    arguments.add_argument("--semantics", nargs="+", choices=("independent", "continuous"),
+                           default=["independent", "continuous"], help="what the rows are declared as (default: both)")
+    arguments.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}, or compare with it")
+    options = arguments.parse_args(argv)
     if options.freeze and (options.run or len(options.semantics) < 2):
-        parser.error("--freeze is for the default model and both semantics")
+        arguments.error("--freeze is for the default model and both semantics")
     import numpy as np
     import torch
 
@@ -166,16 +165,17 @@ def main(argv=None):
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    subject, record, parts = subject_of(options.run) if options.run else subject_here(), Record(), {}
+    probe = probe_of(options.run) if options.run else probe_here()
+    record, parts = Record(), {}
     for semantics in options.semantics:
         print(f"\nrows declared {semantics}:")
-        left_out = check(record, subject, semantics)
+        left_out = audit(record, probe, semantics)
         if left_out:
-            print(f"not applied, since documents read each other on purpose: {', '.join(left_out)}")
+            print(f"not applied, because documents read each other on purpose: {', '.join(left_out)}")
         parts[semantics] = {"not_applied": left_out, **record.take()}
     failed = record.close()
     if options.freeze and not failed:
-        freeze(FROZEN, {"documents": [len(document) for document in subject.documents], "updates": UPDATES,
+        freeze(FROZEN, {"documents": [len(document) for document in probe.documents], "updates": UPDATES,
                         "inputs": input_list([PROTOCOL], ROOT), "semantics": parts,
                         "environment": {"torch": torch.__version__, "numpy": np.__version__}})
         print(f"frozen: {FROZEN}")

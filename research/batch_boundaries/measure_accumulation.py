@@ -1,27 +1,27 @@
-"""Does the split of an update into microbatches and ranks change what it learns?
+"""Does the split of an update into microbatches and ranks change what the update learns?
 
-It must not: every target of an update weighs the same, so loss = sum of nats / effective targets, both over all
-microbatches and ranks. Averaging the microbatches' means is the usual fault. Checked with the trainer's `run_update`:
+It must not. Every target of an update has the same weight, so the loss is the sum of nats over the number of effective
+targets, both summed over all microbatches and ranks. Averaging the means of the microbatches is the usual fault. The
+script checks the trainer's `run_update`:
 
-* worked cases: microbatches of 2 and 8 targets with mean losses 1 and 3 give 2.6, not 2.0; one of 3 targets and 6 nats
-  beside one of 9 and 9 gives 1.25, not 1.5; a microbatch without targets changes nothing; of none at all the loss is 0;
-* a small model of train.py on documents of unlike lengths, one of them without a target: the gradients of every split
-  into consecutive microbatches, and of shuffled ones, against the undivided batch, in float32 and float64;
-* the same over two processes (torch.distributed, gloo), also where one of them gets no target;
-* planted: the mean of means, and a second division by the ranks, must be told apart by the same measure.
+* in worked cases: microbatches of 2 and 8 targets with mean losses 1 and 3 give 2.6, not 2.0; a microbatch without
+  targets changes nothing; without any target the loss is 0;
+* with a small model of train.py on documents of unlike lengths: the gradients of every split into microbatches equal
+  those of the undivided batch, in float32 and float64;
+* over two processes (torch.distributed, gloo), also where one of them gets no target;
+* with two planted faults, a mean of means and a second division by the ranks, which the same measure must show.
 
-    check_accumulation.py
+    python research/batch_boundaries/measure_accumulation.py
 
 Reads   nothing
-Writes  accumulation.json beside this file, once: the worked cases and what was compared (differences are printed)
-Needs   torch, NumPy
+Writes  nothing, or the worked cases and what was compared with --json FILE; differences are only printed
+Needs   torch and NumPy
 About   20 seconds
 
-The difference of two gradients is the largest absolute one over all weights, over the largest absolute gradient.
-Source: the note "From Training Chunks to a Batch", section on gradient accumulation; reported faults, cases 19 and 22.
+The difference of two gradients is the largest absolute difference of a weight, divided by the largest gradient. The
+first worked case is that of the note "From Training Chunks to a Batch".
 """
 
-import argparse
 import itertools
 import os
 import sys
@@ -32,9 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import Checks, freeze_json, run_script
-
-HERE = Path(__file__).resolve().parent
+from evidence import Checks, freeze_json, parser, run_script
 
 CASES = {
     "note": {"targets": [2, 8], "nats": [2, 24], "by_target": 2.6, "by_microbatch": 2.0},
@@ -53,13 +51,13 @@ MODEL = {"layers": 3, "width": 32, "heads": 2, "window_pattern": "SL", "rotary_b
 
 
 def mean_of_means(targets, nats):
-    """The fault: every microbatch's own mean, averaged; None where one of them has no target to divide by."""
+    """Return the faulty loss, the mean of the microbatches' means; None if a microbatch has no target."""
     means = [total / count if count else None for count, total in zip(targets, nats)]
     return None if None in means else sum(means) / len(means)
 
 
 def trained_loss(targets, nats):
-    """(loss, its gradient) by the trainer's `run_update`; a microbatch's nats are a weight of 1 times those given."""
+    """Return the loss and gradient that `run_update` gives a model whose loss is one weight of 1 times the nats."""
     import torch
 
     import train
@@ -77,7 +75,7 @@ def trained_loss(targets, nats):
     return loss, stub.model.weight.grad.item()
 
 
-def check_cases(checks):
+def measure_cases(checks):
     for name, case in CASES.items():
         wrong, right = mean_of_means(case["targets"], case["nats"]), case["by_target"]
         found = trained_loss(case["targets"], case["nats"])
@@ -90,7 +88,7 @@ def check_cases(checks):
 
 
 def documents():
-    """The ids of the compared documents, BOS first: int64 arrays of LENGTHS tokens."""
+    """Return the compared documents: int64 id arrays of LENGTHS tokens that begin with BOS."""
     random = np.random.default_rng(19)
     return [np.array([BOS, *random.integers(1, VOCABULARY, length - 1)]) for length in LENGTHS]
 
@@ -102,9 +100,11 @@ def make_forward(precision):
 
 
 def batch(rows):
-    """(ids as read, inputs, targets, positions, segment ids) of padded documents, as the trainer's stream gives them.
+    """Return a microbatch of padded documents as the trainer's stream gives it.
 
-    Rows are at least two tokens wide, so that a microbatch of BOS alone has a position, though no target.
+    The parts are ids, inputs, targets, positions and segment ids.
+
+    Rows are at least two tokens wide, so that a microbatch of BOS alone has a position, but no target.
     """
     import torch
 
@@ -117,7 +117,7 @@ def batch(rows):
 
 
 def gradient(forward, split, ranks=None):
-    """The update's gradient over a split (lists of rows) by the trainer, all weights in one flat float64 array."""
+    """Return the trainer's gradient over a split (lists of rows), all weights in one flat float64 array."""
     import train
 
     ranks = ranks or train.Ranks(forward.device)
@@ -126,7 +126,7 @@ def gradient(forward, split, ranks=None):
 
 
 def mean_gradient(forward, split):
-    """The planted fault: every microbatch's loss is divided by its own targets and by the number of microbatches."""
+    """Return the gradient of the planted fault: each microbatch's mean loss, averaged over the microbatches."""
     forward.model.zero_grad()
     for rows in split:
         targets = sum(LENGTHS[row] - 1 for row in rows)
@@ -143,7 +143,7 @@ def difference(found, reference):
 
 
 def splits():
-    """Every split of the rows into consecutive microbatches but the undivided one, and shuffled splits into three."""
+    """Return every split of the rows into consecutive microbatches, and shuffled splits into three."""
     rows, found = list(range(len(LENGTHS))), []
     for cuts in itertools.chain(*(itertools.combinations(rows[1:], count) for count in range(1, len(rows)))):
         edges = [0, *cuts, len(rows)]
@@ -153,14 +153,14 @@ def splits():
 
 
 def rank_splits():
-    """Microbatches of a row each; and two, of which the first, one rank's whole share, has no target."""
+    """Return two splits for the ranks: one row a microbatch, and two microbatches of which one has no target."""
     empty = LENGTHS.index(1)
     rows = list(range(len(LENGTHS)))
     return [[[row] for row in rows], [[empty], [row for row in rows if row != empty]]]
 
 
 def run_rank(rank, folder, precision):
-    """One of RANKS processes: the gradient of every rank split, written by the first."""
+    """Compute the gradient of every rank split in one of RANKS processes; the first process writes them."""
     import torch.distributed
 
     import train
@@ -176,7 +176,7 @@ def run_rank(rank, folder, precision):
 
 
 def gradients_of_ranks(precision):
-    """float64 (splits, weights): the gradients of `rank_splits` over RANKS processes."""
+    """Return the gradients of `rank_splits` over RANKS processes, float64 (splits, weights)."""
     import torch.multiprocessing
 
     with tempfile.TemporaryDirectory() as folder:
@@ -184,11 +184,11 @@ def gradients_of_ranks(precision):
         return np.load(Path(folder) / "gradients.npy")
 
 
-def check_gradients(checks, precision):
+def measure_gradients(checks, precision):
     forward, tolerance = make_forward(precision), TOLERANCES[precision]
     whole = gradient(forward, [list(range(len(LENGTHS)))])
     checks.expect(all(bool(weight.grad.any()) for weight in forward.model.parameters()),
-                  f"{precision}: every one of {len(list(forward.model.parameters()))} weight arrays has a gradient")
+                  f"{precision}: all {len(list(forward.model.parameters()))} weight arrays have a gradient")
     worst = max(difference(gradient(forward, split), whole) for split in splits())
     checks.expect(worst <= tolerance, f"{precision}: {len(splits())} splits differ from the undivided batch by at most "
                                       f"{worst:.1e} (limit {tolerance:g})")
@@ -199,13 +199,13 @@ def check_gradients(checks, precision):
                                           f"(limit {tolerance:g})")
         twice = difference(found / RANKS, whole)
         checks.expect(twice > tolerance,
-                      f"{precision}: planted second division by {RANKS} ranks is told apart: {twice:.1e}")
+                      f"{precision}: a planted second division by {RANKS} ranks shows: {twice:.1e}")
     planted = difference(mean_gradient(forward, [[0, 1, 2], [3, 4, 5]]), whole)
-    checks.expect(planted > tolerance, f"{precision}: planted mean of means is told apart: {planted:.1e}")
+    checks.expect(planted > tolerance, f"{precision}: a planted mean of means shows: {planted:.1e}")
 
 
 def record():
-    """Evidence: the worked cases, and what the gradients were compared over."""
+    """Return the evidence: the worked cases, and the splits over which gradients were compared."""
     cases = {name: {**case, "effective_targets": sum(case["targets"])} for name, case in CASES.items()}
     row_targets = [length - 1 for length in LENGTHS]
     compared = {"row_targets": row_targets, "effective_targets": sum(row_targets), "ranks": RANKS,
@@ -215,18 +215,18 @@ def record():
 
 
 def main(argv=None):
-    """0 when every split teaches the same and the planted faults are seen, 1 when not."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=HERE, help="folder of the frozen file")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--json", type=Path, metavar="FILE",
+                           help="write the record to FILE; if FILE exists, its content must be the same")
+    options = arguments.parse_args(argv)
     checks = Checks()
-    check_cases(checks)
+    measure_cases(checks)
     for precision in TOLERANCES:
-        check_gradients(checks, precision)
+        measure_gradients(checks, precision)
     code = checks.close()
-    if code == 0:
-        freeze_json(options.output / "accumulation.json", record())
-        print(options.output / "accumulation.json")
+    if options.json and code == 0:
+        freeze_json(options.json, record())
+        print(f"written: {options.json}")
     return code
 
 

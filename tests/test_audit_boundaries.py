@@ -7,23 +7,23 @@ import torch
 import evidence
 import train
 from loaders.batches import IGNORED
+from research.batch_boundaries import audit_boundaries
 from research.batch_boundaries import boundary_probe as acceptance
-from research.batch_boundaries import check_boundaries
 from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
 
 CONTEXT_LEAKS = {"alone_equals_packed", "others_unchanged", "gradient_isolated", "repeated_document"}
 
 
 @pytest.fixture(scope="module")
-def subject():
+def probe():
     torch.set_num_threads(1)
-    return check_boundaries.subject_here()
+    return audit_boundaries.probe_here()
 
 
-def failed(subject, capsys, way=None, semantics="independent"):
+def failed(probe, capsys, pipeline=None, semantics="independent"):
     """Names of the checks with a failure."""
     capsys.readouterr()
-    check_boundaries.check(acceptance.Record(), subject, semantics, way)
+    audit_boundaries.audit(acceptance.Record(), probe, semantics, pipeline)
     return {line.split()[1].rstrip(":") for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")}
 
 
@@ -83,60 +83,60 @@ FAULTS = {
 }
 
 
-def test_the_projects_own_batches_pass_under_both_semantics(subject, capsys):
-    assert failed(subject, capsys) == set()
-    assert failed(subject, capsys, semantics="continuous") == set()
+def test_the_projects_own_batches_pass_under_both_semantics(probe, capsys):
+    assert failed(probe, capsys) == set()
+    assert failed(probe, capsys, semantics="continuous") == set()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_planted_fault_is_caught_by_the_check_named_after_it(subject, capsys, fault):
+def test_each_planted_fault_is_caught_by_the_check_named_after_it(probe, capsys, fault):
     change, caught, also = FAULTS[fault]
-    assert caught <= failed(subject, capsys, acceptance.Way(**change)) <= caught | also
+    assert caught <= failed(probe, capsys, acceptance.Pipeline(**change)) <= caught | also
 
 
-def test_a_mask_that_lets_padding_read_nothing_and_spread_nan_is_caught(subject, capsys, monkeypatch):
+def test_a_mask_that_lets_padding_read_nothing_and_spread_nan_is_caught(probe, capsys, monkeypatch):
     make = train.Forward.flat_features
 
     def spreading(forward, inputs, positions, segments):
         return torch.where((segments < 0).flatten()[:, None], torch.nan, make(forward, inputs, positions, segments))
 
     monkeypatch.setattr(train.Forward, "flat_features", spreading)
-    assert "padding_finite" in failed(subject, capsys)
+    assert "padding_finite" in failed(probe, capsys)
 
 
-def test_a_stream_is_not_condemned_by_the_independence_of_its_documents(subject, capsys):
+def test_a_stream_is_not_condemned_by_the_independence_of_its_documents(probe, capsys):
     """Held to it, it would fail every one of those checks; declared for what it is, it fails none."""
-    held = failed(subject, capsys, acceptance.STREAM)
+    held = failed(probe, capsys, acceptance.STREAM)
     assert held == {*CONTEXT_LEAKS, "boundary_target_ignored", "positions_restart"}
     record = acceptance.Record()
-    left_out = check_boundaries.check(record, subject, "continuous")
+    left_out = audit_boundaries.audit(record, probe, "continuous")
     assert set(left_out) == held and record.failed == 0
 
 
-def test_a_stream_whose_documents_are_masked_is_no_stream(subject, capsys):
-    assert failed(subject, capsys, acceptance.Way(), "continuous") == {"stream_targets", "stream_context"}
+def test_a_stream_whose_documents_are_masked_is_no_stream(probe, capsys):
+    assert failed(probe, capsys, acceptance.Pipeline(), "continuous") == {"stream_targets", "stream_context"}
 
 
 def test_the_frozen_evidence_is_what_is_found_here(capsys):
-    before = check_boundaries.FROZEN.read_bytes()
-    assert check_boundaries.main(["--freeze"]) == 0
-    assert check_boundaries.FROZEN.read_bytes() == before
+    before = audit_boundaries.FROZEN.read_bytes()
+    assert audit_boundaries.main(["--freeze"]) == 0
+    assert audit_boundaries.FROZEN.read_bytes() == before
     assert "not applied, since documents read each other on purpose: alone_equals_packed" in capsys.readouterr().out
 
 
 def test_frozen_facts_and_bounds_may_not_change_but_measured_values_within_bounds_may(tmp_path):
     path = tmp_path / "boundaries.json"
     found = {"exact": {"targets": 5}, "bounded": {"difference": {"value": 1e-7, "at_most": 1e-5}}}
-    check_boundaries.freeze(path, found)
+    audit_boundaries.freeze(path, found)
     first = path.read_bytes()
-    check_boundaries.freeze(path, {**found, "bounded": {"difference": {"value": 2e-7, "at_most": 1e-5}}})
+    audit_boundaries.freeze(path, {**found, "bounded": {"difference": {"value": 2e-7, "at_most": 1e-5}}})
     assert path.read_bytes() == first
     for change in ({"exact": {"targets": 6}}, {"bounded": {"difference": {"value": 1e-7, "at_most": 1e-3}}}):
         with pytest.raises(evidence.InputError, match="frozen, and the new content differs at"):
-            check_boundaries.freeze(path, {**found, **change})
+            audit_boundaries.freeze(path, {**found, **change})
 
 
 def test_a_run_without_weights_is_refused_by_name(tmp_path):
     evidence.write_json(tmp_path / "config.json", {})
     with pytest.raises(evidence.InputError, match="model.safetensors: missing"):
-        check_boundaries.main(["--run", str(tmp_path)])
+        audit_boundaries.main(["--run", str(tmp_path)])

@@ -7,13 +7,13 @@ import torch
 import train
 from evidence import read_json
 from loaders import rows
-from research.batch_boundaries import check_accumulation
-from research.batch_boundaries.check_accumulation import LENGTHS, batch, difference, gradient, make_forward
+from research.batch_boundaries import measure_accumulation
+from research.batch_boundaries.measure_accumulation import LENGTHS, batch, difference, gradient, make_forward
 
 
 def test_the_trainers_splits_and_ranks_all_teach_the_same(tmp_path, capsys):
     """The whole script, two processes included."""
-    assert check_accumulation.main(["--output", str(tmp_path)]) == 0
+    assert measure_accumulation.main(["--json", str(tmp_path / "accumulation.json")]) == 0
     printed = capsys.readouterr().out
     assert "18 checks, 0 failed" in printed and "float64: 2 ranks with [0, 51] targets" in printed
     assert read_json(tmp_path / "accumulation.json")["cases"]["note"]["by_target"] == 2.6
@@ -45,8 +45,8 @@ FAULTS = [(mean_of_means, "FAIL float64: 39 splits differ"), (unweighted, "FAIL 
 @pytest.mark.parametrize("fault, caught", FAULTS)
 def test_a_planted_fault_in_the_trainer_fails_the_check(monkeypatch, capsys, tmp_path, fault, caught):
     monkeypatch.setattr(train, "run_update", fault)
-    monkeypatch.setattr(check_accumulation, "gradients_of_ranks", lambda precision: [])
-    assert check_accumulation.main(["--output", str(tmp_path)]) == 1
+    monkeypatch.setattr(measure_accumulation, "gradients_of_ranks", lambda precision: [])
+    assert measure_accumulation.main(["--json", str(tmp_path / "accumulation.json")]) == 1
     assert caught in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_the_mean_over_all_targets_by_plain_autograd():
     found = gradient(forward, [[5, 0], [3, 1, 2], [4]])
     forward.model.zero_grad()
     total = 0.0
-    for ids in check_accumulation.documents():
+    for ids in measure_accumulation.documents():
         if len(ids) > 1:
             inputs = torch.from_numpy(ids[None, :-1])
             kernels = train.attention_kernels(forward.model, forward.device, torch.zeros_like(inputs))
@@ -64,14 +64,14 @@ def test_the_gradient_is_that_of_the_mean_over_all_targets_by_plain_autograd():
             logits = train.softcap(features[0] @ forward.model.head.weight.T, forward.model.softcap)
             total = total + torch.nn.functional.cross_entropy(logits, torch.from_numpy(ids[1:]), reduction="sum")
     (total / (sum(LENGTHS) - len(LENGTHS))).backward()
-    assert difference(found, check_accumulation.flat(forward)) < 1e-12
+    assert difference(found, measure_accumulation.flat(forward)) < 1e-12
 
 
 def test_the_splits_are_all_consecutive_ones_and_every_row_once():
-    found = check_accumulation.splits()
+    found = measure_accumulation.splits()
     consecutive = [split for split in found if sum(split, []) == list(range(len(LENGTHS)))]
     assert len(consecutive) >= 2 ** (len(LENGTHS) - 1) - 1
-    for split in found + check_accumulation.rank_splits():
+    for split in found + measure_accumulation.rank_splits():
         assert sorted(sum(split, [])) == list(range(len(LENGTHS)))
 
 
@@ -85,4 +85,4 @@ def test_a_microbatch_without_targets_has_a_finite_loss_of_zero():
 
 def test_the_mean_of_means_is_the_wrong_number_of_each_worked_case():
     cases = ([2, 8], [2, 24]), ([3, 9], [6, 9]), ([0, 6], [0, 9])
-    assert [check_accumulation.mean_of_means(*case) for case in cases] == [2.0, 1.5, None]
+    assert [measure_accumulation.mean_of_means(*case) for case in cases] == [2.0, 1.5, None]
