@@ -1,67 +1,65 @@
 """Train one model from one complete config.json and score it: which bits per byte does a loader lead to?
 
-Reads   config.json (made by generate_runs.py), the prepared data it names, loader.py and loaders/ beside this file
-Writes  beside config.json: metrics.jsonl (a line an update), checkpoint.safetensors (resume point), model.safetensors
-        (final weights), evaluation_rows.npy (nats, supplied bytes, raw bytes, targets a row), result.json (last of all)
-Needs   torch; two minutes on one CPU core for a run of the demo; about 20 on one GPU for the paper's (as it reports)
+Reads   config.json, which generate_runs.py writes; the prepared data that it names; loader.py and loaders/ beside this
+        file
+Writes  beside config.json: metrics, checkpoint, final weights, scored rows, result (see run_directory.py)
+Needs   torch
+About   two minutes on one CPU core for a run of the demo; 20 on one GPU for a run of the paper, as it reports
 
     python train.py config.json --device cpu
     torchrun --nproc-per-node 2 train.py config.json --device cpu
     python train.py --describe protocols/climbmix.json
 
-The recipe follows karpathy/autoresearch at commit 228791f (MIT) as facts; the code is our own. Under torchrun the
-microbatches of an update are dealt to the ranks, so accumulation must be a multiple of the rank count.
+The recipe follows karpathy/autoresearch at commit 228791f (MIT) as facts; the code is our own. No setting has a default
+here: every value comes from the protocol, for example protocols/demo.json. Under torchrun the microbatches of an update
+are dealt to the ranks, so `accumulation` must be a multiple of their number.
 """
 
 import contextlib
-import functools
-import hashlib
+import gc
 import importlib
-import io
-import json
 import math
-import os
-import resource
+import re
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import safetensors
-import safetensors.torch
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from tqdm import tqdm
 
 import evidence
+from captures import capture, scalars
+from checkpoint import weights_digest
 from evidence import InputError
-from loaders import best_fit_crop, rows
-from loaders.accounting import plan_sha256, row_targets
+from loaders import rows
+from loaders.accounting import plan_sha256
 from loaders.batches import IGNORED
+from run_directory import Ranks, RunDirectory, bar, own_device
+from scoring import print_score, result_of, score_run
 
 # -------------------------------------------------------------------------------------------- model
 
 
 def allowed(query, key, window):
-    """Whether a query position may read a key position: causal, and at most `window` positions back."""
+    """Return whether a query position reads a key position: not a later one, and at most `window` positions back."""
     return (key <= query) & (query - key <= window)
 
 
 def norm(x):
-    """Root-mean-square norm over channels, without weights."""
-    return F.rms_norm(x, (x.size(-1),))
+    """Return x over its root mean square over channels, in the type of x (autocast on a GPU would widen it)."""
+    with torch.autocast(x.device.type, enabled=False):
+        return F.rms_norm(x, (x.size(-1),))
 
 
 def rotate(x, cos, sin):
-    """Rotary position of x (batch, heads, time, head): channel i of the first half pairs with i of the second."""
+    """Rotate x (batch, heads, time, head) by its position: channel i of the first half pairs with i of the second."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos + second * sin, second * cos - first * sin], dim=-1)
 
 
 class Attention(nn.Module):
-    """Causal attention in a window, with normed rotary queries and keys and, where given, gated value embeddings."""
+    """Causal attention in a window; queries and keys are rotated and normed, value embeddings enter through a gate."""
 
     def __init__(self, width, heads, gate_channels):
         super().__init__()
@@ -80,13 +78,13 @@ class Attention(nn.Module):
         if self.gate is not None:
             gate = 2 * torch.sigmoid(self.gate(x[..., : self.gate_channels]))
             v = v + gate.unsqueeze(-1) * value_embedding.view(v.shape)
-        q, k = norm(rotate(q, *rotary)).type_as(v), norm(rotate(k, *rotary)).type_as(v)  # autocast may widen norms
+        q, k = norm(rotate(q, *rotary)).type_as(v), norm(rotate(k, *rotary)).type_as(v)
         y = attend(q, k, v.transpose(1, 2))
         return self.output(y.transpose(1, 2).reshape(batch, time_, width))
 
 
-class Feedforward(nn.Module):
-    """Four times wider hidden layer with squared ReLU."""
+class MLP(nn.Module):
+    """A hidden layer of four times the width with squared ReLU."""
 
     def __init__(self, width):
         super().__init__()
@@ -98,10 +96,12 @@ class Feedforward(nn.Module):
 
 
 class Block(nn.Module):
+    """One layer: attention and MLP, each on the normed input and added to it."""
+
     def __init__(self, width, heads, gate_channels):
         super().__init__()
         self.attention = Attention(width, heads, gate_channels)
-        self.feedforward = Feedforward(width)
+        self.feedforward = MLP(width)
 
     def forward(self, x, value_embedding, rotary, attend):
         x = x + self.attention(norm(x), value_embedding, rotary, attend)
@@ -109,7 +109,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """The recipe's decoder. `forward` maps token ids (batch, time) to normed features (batch, time, width)."""
+    """The recipe's decoder: `forward` maps token ids (batch, time) to normed features (batch, time, width)."""
 
     def __init__(self, layers, width, heads, window_pattern, rotary_base, softcap, gate_channels, vocabulary, context):
         super().__init__()
@@ -134,53 +134,57 @@ class Model(nn.Module):
         rotary = [table[: tokens.size(1)] if positions is None else table[positions].unsqueeze(1)
                   for table in (self.cos, self.sin)]
         for i, block in enumerate(self.blocks):
-            table = self.value_embeddings[str(i)] if str(i) in self.value_embeddings else None
+            value = None if block.attention.gate is None else self.value_embeddings[str(i)](tokens)
             x = self.residual_scales[i] * x + self.embedding_scales[i] * start
-            x = block(x, table(tokens) if table else None, rotary, attends[i])
+            x = block(x, value, rotary, attends[i])
         return norm(x)
 
 
 def initialise(model, seed):
-    """Fill every weight from one CPU generator: the same seed gives the same bytes on every device and condition."""
+    """Fill every weight from one CPU generator, so that a seed gives the same bytes on every device and condition.
+
+    InputError names a weight for which no rule, or more than one, says how to fill it.
+    """
     generator = torch.Generator().manual_seed(seed)
-    width = model.token_embedding.embedding_dim
-    bound = math.sqrt(3 / width)
+    bound = math.sqrt(3 / model.token_embedding.embedding_dim)
+    rules = {
+        r"token_embedding\.weight": lambda w: nn.init.normal_(w, 0.0, 1.0, generator=generator),
+        r"head\.weight": lambda w: nn.init.normal_(w, 0.0, 0.001, generator=generator),
+        r"value_embeddings\.\d+\.weight": lambda w: nn.init.uniform_(w, -bound, bound, generator=generator),
+        r"blocks\.\d+\.(attention\.(query|key|value)|feedforward\.input)\.weight":
+            lambda w: nn.init.uniform_(w, -bound, bound, generator=generator),
+        r"blocks\.\d+\.(attention|feedforward)\.output\.weight": nn.init.zeros_,
+        r"blocks\.\d+\.attention\.gate\.weight": nn.init.zeros_,
+        r"residual_scales": nn.init.ones_,
+        r"embedding_scales": lambda w: nn.init.constant_(w, 0.1),
+    }
     for name, weight in model.named_parameters():
-        if name == "token_embedding.weight":
-            nn.init.normal_(weight, 0.0, 1.0, generator=generator)
-        elif name == "head.weight":
-            nn.init.normal_(weight, 0.0, 0.001, generator=generator)
-        elif name == "residual_scales":
-            nn.init.constant_(weight, 1.0)
-        elif name == "embedding_scales":
-            nn.init.constant_(weight, 0.1)
-        elif name.endswith(("output.weight", "gate.weight")):
-            nn.init.zeros_(weight)
-        else:
-            nn.init.uniform_(weight, -bound, bound, generator=generator)
+        found = [fill for pattern, fill in rules.items() if re.fullmatch(pattern, name)]
+        if len(found) != 1:
+            raise InputError(f"train.initialise: {name}: expected one rule that fills it, found {len(found)}")
+        found[0](weight)
 
 
 def build_model(settings, vocabulary, context):
-    """The model of a protocol's `model` section, on torch's current default device, weights unset."""
+    """Return the Model of a protocol's `model` section on torch's default device; its weights are not set."""
     return Model(**settings, vocabulary=vocabulary, context=context)
 
 
 def describe(config, vocabulary):
-    """Size and cost of the training run of a protocol or a run's config, by a meta-device model: exact integers.
+    """Return size and cost of the training run of a protocol or a run's config as exact integers.
 
-    FLOPs a token: six times the weights that multiply (all but embeddings and per-layer scales), plus twelve times
-    width times window summed over layers. Source: recipe facts; paper sections 4 and 5.3.
+    FLOPs a position: six times the weights of linear layers, plus twelve times width times window summed over layers.
+    `targets` counts those of full rows; a run with padded or independent documents has fewer. Source: recipe facts;
+    paper sections 4 and 5.3.
     """
     context, training = config["packing"]["context"], config["training"]
     with torch.device("meta"):
         model = build_model(config["model"], vocabulary, context)
-    size = {name: weight.numel() for name, weight in model.named_parameters()}
-    looked_up = sum(n for name, n in size.items() if "embedding" in name or name == "residual_scales")
-    attention = sum(12 * config["model"]["width"] * window for window in model.windows)
-    flops = 6 * (sum(size.values()) - looked_up) + attention
+    multiplied = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Linear))
+    flops = 6 * multiplied + sum(12 * config["model"]["width"] * window for window in model.windows)
     row_count = training["updates"] * training["accumulation"] * training["microbatch"]
     return {
-        "parameters": sum(size.values()),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
         "flops_per_token": flops,
         "updates": training["updates"],
         "rows": row_count,
@@ -193,9 +197,9 @@ def describe(config, vocabulary):
 
 
 def dense_attention(context, window, device, segments=None):
-    """Attention over (batch, heads, time, head) with an explicit mask where causality alone does not decide.
+    """Return attention over (batch, heads, time, head), with an explicit mask where causality does not suffice.
 
-    segments: int64 (batch, time); a query reads its own segment. Padding is one too, so no query is without a key.
+    segments: int64 (batch, time); a query reads its own segment. Padding is a segment too, so every query has a key.
     """
     if window >= context and segments is None:
         return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -207,7 +211,7 @@ def dense_attention(context, window, device, segments=None):
 
 
 def block_attention(context, window, device, segments=None):
-    """The same attention by flex_attention, which skips blocks with nothing to read; to be compiled with the model."""
+    """Return the same attention by flex_attention, which skips blocks without a key; compile it with the model."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     def rule(batch, head, query, key):
@@ -215,13 +219,15 @@ def block_attention(context, window, device, segments=None):
         return inside if segments is None else inside & (segments[batch, query] == segments[batch, key])
 
     batch = None if segments is None else len(segments)
-    make = create_block_mask if segments is None else torch.compile(create_block_mask)  # compiled: no full matrix
+    make = create_block_mask
+    if segments is not None:
+        make = torch.compile(create_block_mask, dynamic=False)  # uncompiled, it would store the full matrix
     mask = make(rule, batch, None, context, context, device=device)
     return lambda q, k, v: flex_attention(q, k, v, block_mask=mask)
 
 
 def attention_kernels(model, device, segments=None):
-    """One attention function a layer; layers of equal window share theirs."""
+    """Return one attention function for each layer; layers of equal window share theirs."""
     make = block_attention if device.type == "cuda" else dense_attention
     context = model.context if segments is None else segments.size(1)
     kernels = {window: make(context, window, device, segments) for window in sorted(set(model.windows))}
@@ -236,15 +242,15 @@ def softcap(logits, cap):
 
 
 def plain_loss(features, weight, targets, cap):
-    """Sum of nats over targets: features (n, width), weight (vocabulary, width), targets int64 (n,)."""
+    """Return the sum of nats over targets: features (n, width), weight (vocabulary, width), targets int64 (n,)."""
     return F.cross_entropy(softcap(F.linear(features, weight).float(), cap), targets, reduction="sum")
 
 
 class ChunkedLoss(torch.autograd.Function):
-    """`plain_loss` for the CPU: a few positions at a time, so that the logits stay in cache and are never stored.
+    """`plain_loss` for the CPU, a few positions at a time, so that the logits stay in the cache and are never stored.
 
-    The gradients are formed in the forward pass, while the logits are at hand. Softcapped logits are bounded, so their
-    exponentials need no maximum taken off.
+    The forward pass forms the gradients while it has the logits. Softcapped logits are bounded, so their exponentials
+    do not overflow without the usual subtraction of the maximum.
     """
 
     @staticmethod
@@ -270,8 +276,8 @@ class ChunkedLoss(torch.autograd.Function):
         return features_grad * scale, weight_grad * scale, None, None, None
 
 
-class Forward:
-    """The model made ready for one device: `loss` for training, `nats` for scoring, both under the run's precision."""
+class DeviceModel:
+    """The model made ready for one device: `loss` for training and `nats` for scoring, in the run's precision."""
 
     def __init__(self, model, settings, device):
         self.model, self.device, self.chunk = model, device, settings["logit_chunk"]
@@ -284,17 +290,19 @@ class Forward:
             self.plain = torch.compile(plain_loss, dynamic=False)
 
     def autocast(self):
+        """Return the context in which the forward pass runs."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.reduced else contextlib.nullcontext()
 
     def flat_features(self, inputs, positions=None, segments=None):
-        """Features (batch * time, width); with segments (batch, time), every position reads its own segment alone."""
+        """Return features (batch * time, width); with segments (batch, time), positions read their own segment."""
         kernels = self.kernels if segments is None else attention_kernels(self.model, self.device, segments)
         return self.features(inputs, kernels, positions).flatten(0, 1)
 
     def loss(self, inputs, targets, *documents):
-        """Sum of nats over targets that are not IGNORED: int64 (batch, time) each; a scalar that carries gradients.
+        """Return the sum of nats over targets that are not IGNORED, a scalar with gradients.
 
-        documents: nothing for continuous rows, else positions and segments, int64 (batch, time) each.
+        inputs, targets: int64 (batch, time). documents: nothing for continuous rows, otherwise positions and segments,
+        int64 (batch, time) each. In bfloat16 the head's product is bfloat16, as in the recipe.
         """
         with self.autocast():
             features, targets = self.flat_features(inputs, *documents), targets.flatten()
@@ -307,14 +315,17 @@ class Forward:
 
     @torch.no_grad()
     def nats(self, inputs, targets, *documents):
-        """Nats of every target, float32 (batch, time), 0 where IGNORED; in chunks, so that logits are never whole."""
+        """Return the nats of every target, float32 (batch, time), 0 where IGNORED.
+
+        The head's product is float32 in every precision, a chunk of positions at a time.
+        """
         with self.autocast():
             features = self.flat_features(inputs, *documents)
-            parts = zip(features.split(self.chunk), targets.flatten().split(self.chunk))
-            return torch.cat([self._chunk_nats(*part) for part in parts]).view(targets.shape)
+        parts = zip(features.split(self.chunk), targets.flatten().split(self.chunk), strict=True)
+        return torch.cat([self._chunk_nats(*part) for part in parts]).view(targets.shape)
 
     def _chunk_nats(self, features, targets):
-        logits = softcap(F.linear(features, self.model.head.weight).float(), self.model.softcap)
+        logits = softcap(F.linear(features.float(), self.model.head.weight.float()), self.model.softcap)
         return F.cross_entropy(logits, targets, reduction="none")
 
 
@@ -330,7 +341,7 @@ POLAR_EXPRESS = (
 
 
 def polar(matrices, dtype):
-    """Nearest orthogonal matrices of (n, rows, columns) by five polar-express steps in `dtype`."""
+    """Return the nearest orthogonal matrices of (n, rows, columns) by five polar-express steps in `dtype`."""
     x = matrices.to(dtype)
     x = x / (1.02 * x.norm(dim=(-2, -1), keepdim=True) + 1e-6)
     tall = x.size(-2) > x.size(-1)
@@ -345,41 +356,45 @@ class Muon:
     """Muon with NorMuon's variance reduction and cautious weight decay, over matrices stacked by shape."""
 
     def __init__(self, named_matrices, settings, dtype):
-        self.settings, self.dtype, self.groups = settings, dtype, []
+        self.lr, self.beta2, self.dtype = settings["rate"], settings["second_moment_beta"], dtype
         by_shape = {}
-        for name, matrix in named_matrices:
-            by_shape.setdefault(tuple(matrix.shape), []).append((name, matrix))
-        for shape, members in sorted(by_shape.items()):
-            rows_, columns = shape
-            second = (rows_, 1) if rows_ >= columns else (1, columns)
-            device = members[0][1].device
-            self.groups.append({
-                "matrices": [matrix for _, matrix in members],
-                "momentum": torch.zeros(len(members), *shape, device=device),
-                "second_moment": torch.zeros(len(members), *second, device=device),
-            })
+        for name, matrix in named_matrices.items():
+            if matrix.ndim != 2:
+                raise InputError(f"train.Muon: {name}: expected a matrix, found shape {tuple(matrix.shape)}; "
+                                 "give AdamW a group for it in train.Optimizer")
+            by_shape.setdefault(tuple(matrix.shape), []).append(matrix)
+        self.groups = [self._group(shape, matrices) for shape, matrices in sorted(by_shape.items())]
+
+    def _group(self, shape, matrices):
+        height, width = shape
+        second = (height, 1) if height >= width else (1, width)
+        device = matrices[0].device
+        return {"matrices": matrices, "momentum": torch.zeros(len(matrices), *shape, device=device),
+                "second_moment": torch.zeros(len(matrices), *second, device=device)}
 
     def state(self):
+        """Return {name: tensor} of every moment, the live tensors themselves."""
         return {f"muon/{i}/{key}": group[key] for i, group in enumerate(self.groups)
                 for key in ("momentum", "second_moment")}
 
     @torch.no_grad()
-    def step(self, rate_scale, momentum, decay):
+    def step(self, lr_scale, momentum, decay):
+        """Make one update of all matrices from their gradients."""
         for group in self.groups:
             weights = torch.stack(group["matrices"])
             gradient = torch.stack([matrix.grad for matrix in group["matrices"]])
             group["momentum"].lerp_(gradient, 1 - momentum)
             update = polar(gradient.lerp_(group["momentum"], momentum), self.dtype)
             update = self._even_out(update, group["second_moment"])
-            rate = rate_scale * self.settings["rate"] * max(1.0, weights.size(1) / weights.size(2)) ** 0.5
+            lr = lr_scale * self.lr * max(1.0, weights.size(1) / weights.size(2)) ** 0.5
             agrees = update * weights >= 0
-            weights -= rate * update + rate * decay * weights * agrees
+            weights -= lr * update + lr * decay * weights * agrees
             torch._foreach_copy_(group["matrices"], list(weights.unbind()))
 
     def _even_out(self, update, second_moment):
         side = -1 if update.size(1) >= update.size(2) else -2
         mean_square = update.square().mean(dim=side, keepdim=True)
-        second_moment.lerp_(mean_square, 1 - self.settings["second_moment_beta"])
+        second_moment.lerp_(mean_square, 1 - self.beta2)
         scale = second_moment.clamp_min(1e-10).rsqrt()
         before = mean_square.sum(dim=(1, 2), keepdim=True).sqrt()
         after = (mean_square * scale.square()).sum(dim=(1, 2), keepdim=True).sqrt()
@@ -387,40 +402,48 @@ class Muon:
 
 
 class Optimizer:
-    """AdamW for embeddings, head and per-layer scales; Muon for every matrix of the blocks."""
+    """AdamW for embeddings, head and per-layer scales; Muon for every matrix of the blocks.
+
+    InputError names a weight that has no group in the protocol's section `optimizer.adam` and is no matrix of a block.
+    """
 
     def __init__(self, model, settings, precision):
-        self.settings = settings
-        width_scale = (model.token_embedding.embedding_dim / settings["adam"]["reference_width"]) ** -0.5
+        self.settings, adam = settings, settings["adam"]
+        width_scale = (model.token_embedding.embedding_dim / adam["reference_width"]) ** -0.5
         weights = dict(model.named_parameters())
-        blocks = [name for name in weights if name.startswith("blocks.")]
-        self.names = [name for name in weights if name not in blocks]
-        self.weights = [weights[name] for name in self.names]
+        matrices = {name: weight for name, weight in weights.items() if name.startswith("blocks.")}
+        self.others = {name: weight for name, weight in weights.items() if name.split(".")[0] in adam}
+        if missing := sorted(weights.keys() - (matrices.keys() | self.others.keys())):
+            raise InputError(f"train.Optimizer: {missing[0]}: no group of optimizer.adam and no matrix of a block")
         groups = []
-        for name, weight in zip(self.names, self.weights):
-            group = settings["adam"][name.split(".")[0]]
-            rate = group["rate"] * (width_scale if group["scale_by_width"] else 1.0)
-            groups.append({"params": [weight], "lr": rate, "base_rate": rate, "betas": tuple(group["betas"])})
-        self.adam = torch.optim.AdamW(groups, eps=settings["adam"]["epsilon"], weight_decay=0.0, fused=True)
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        self.muon = Muon([(name, weights[name]) for name in blocks], settings["muon"], dtype)
+        for name, weight in self.others.items():
+            group = adam[name.split(".")[0]]
+            lr = group["rate"] * (width_scale if group["scale_by_width"] else 1.0)
+            groups.append({"params": [weight], "lr": lr, "base_lr": lr, "betas": tuple(group["betas"])})
+        self.adam = torch.optim.AdamW(groups, eps=adam["epsilon"], weight_decay=0.0, fused=True)
+        self.muon = Muon(matrices, settings["muon"], torch.bfloat16 if precision == "bfloat16" else torch.float32)
+
+    def schedule(self, update, updates):
+        """Return (learning rate scale, momentum of Muon, weight decay of Muon) of an update by its share of all."""
+        progress, muon = update / updates, self.settings["muon"]
+        warmup = min(update / muon["momentum_updates"], 1.0)
+        lr_scale = min(1.0, (1.0 - progress) / self.settings["cooldown_fraction"])
+        momentum = (1 - warmup) * muon["momentum_start"] + warmup * muon["momentum_end"]
+        return lr_scale, momentum, muon["weight_decay"] * (1 - progress)
 
     def step(self, update, updates):
-        """One update. The schedule runs on progress = update / updates: a token clock, not seconds."""
-        progress, muon = update / updates, self.settings["muon"]
-        rate_scale = min(1.0, (1.0 - progress) / self.settings["cooldown_fraction"])
-        warm = min(update / muon["momentum_updates"], 1.0)
+        """Make update number `update`, from 0, of `updates`; return its learning rate scale."""
+        lr_scale, momentum, decay = self.schedule(update, updates)
         for group in self.adam.param_groups:
-            group["lr"] = group["base_rate"] * rate_scale
+            group["lr"] = group["base_lr"] * lr_scale
         self.adam.step()
-        momentum = (1 - warm) * muon["momentum_start"] + warm * muon["momentum_end"]
-        self.muon.step(rate_scale, momentum, muon["weight_decay"] * (1 - progress))
-        return rate_scale
+        self.muon.step(lr_scale, momentum, decay)
+        return lr_scale
 
     def state(self):
-        """{name: tensor} of every moment, the live tensors themselves; Adam's are made here if no step has run yet."""
+        """Return {name: tensor} of every moment, the live tensors themselves; before a step, Adam's are made here."""
         tensors = self.muon.state()
-        for name, weight in zip(self.names, self.weights):
+        for name, weight in self.others.items():
             moments = self.adam.state[weight]
             if not moments:
                 moments["step"] = torch.zeros((), device=weight.device)
@@ -429,245 +452,70 @@ class Optimizer:
         return tensors
 
 
-# --------------------------------------------------------------------------------------------- data
-
-
-class Split:
-    """One split of a prepared corpus, the plan of its first `row_count` rows by one loader, and their targets."""
-
-    def __init__(self, directory, split, loader, config, row_count):
-        packing = config["packing"]
-        lengths, refill = np.load(directory / split / "lengths.npy"), np.load(directory / split / "refill.npy")
-        capacity, tokens = packing["context"] + 1, np.load(directory / split / "tokens.npy", mmap_mode="r")
-        self.plan = loader.plan(lengths, capacity=capacity, rows=row_count, buffer_size=packing["buffer_size"],
-                                refill=refill, seed=packing["span_seed"])
-        self.reader = rows.RowReader(self.plan, tokens, lengths, config["bos"], capacity)
-        independent, fills = loader.independent, loader.fills
-        self.targets, self.collate = row_targets(self.plan, independent=independent), rows.full_rows
-        if independent or not fills:
-            width = capacity if fills or config["training"]["compile"] else None  # compiled code is made for one width
-            self.collate = functools.partial(rows.document_rows, independent=independent, width=width)
-
-
-# --------------------------------------------------------------------------------------- distributed
-
-
-class Ranks:
-    """This process among those that torchrun started; one alone when it was not torchrun."""
-
-    def __init__(self, device):
-        self.count, self.rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-        if self.count > 1 and not dist.is_initialized():
-            # Torch imports this one lazily; its functions' default argument is the group of that time, which close()
-            # could then not free: gloo's threads would outlive it, and abort the process when Python ends under them.
-            importlib.import_module("torch.distributed.nn")
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-
-    def sum(self, tensor):
-        """Sum a tensor over ranks, in place."""
-        if self.count > 1:
-            dist.all_reduce(tensor)
-        return tensor
-
-    def deal(self, items):
-        """This rank's share of a list: every count-th item."""
-        return items[self.rank :: self.count]
-
-    def collect(self, share):
-        """The whole list again, in its first order, from the shares of all ranks."""
-        if self.count == 1:
-            return share
-        shares = [None] * self.count
-        dist.all_gather_object(shares, share)
-        return [shares[i % self.count][i // self.count] for i in range(sum(map(len, shares)))]
-
-    def close(self):
-        """End the group and its threads."""
-        if self.count > 1:
-            dist.destroy_process_group()
-
-
-# --------------------------------------------------------------------------------- official score
-
-
-def score(forward, reader, microbatch, byte_tables, ranks, label="scoring"):
-    """Nats, supplied bytes, raw bytes and counted targets of every row: float64 (rows, 4).
-
-    A target counts when its supplied byte length is positive; specials do not. Sums within a row are in float64.
-    """
-    supplied, raw = (torch.from_numpy(table.astype(np.int64)).to(forward.device) for table in byte_tables)
-    statistics = torch.zeros(reader.count, 4, dtype=torch.float64, device=forward.device)
-    firsts = ranks.deal(range(0, reader.count, microbatch))
-    ranges = [(first, min(first + microbatch, reader.count)) for first in firsts]
-    stream = rows.stream(reader, ranges, forward.device)
-    for (_, inputs, targets), (first, last) in zip(bar(stream, label, len(ranges)), ranges):
-        nats, counted = forward.nats(inputs, targets).double(), supplied[targets] > 0
-        columns = [nats * counted, supplied[targets], raw[targets] * counted, counted]
-        statistics[first:last] = torch.stack([column.double().sum(1) for column in columns], dim=1)
-    return ranks.sum(statistics).cpu().numpy()
-
-
-def summarise(statistics):
-    """The official score from row statistics: bits per byte by both byte tables, cross-entropy, perplexity.
-
-    Nats are summed exactly by fsum; bits per byte = nats / (ln 2 x bytes). Source: recipe facts, paper section 4.
-    """
-    nats = math.fsum(statistics[:, 0])
-    supplied, raw, counted = (int(column.sum()) for column in statistics[:, 1:].astype(np.int64).T)
-    if not counted:
-        raise InputError("the score's stream holds no target with a positive byte length")
-    return {
-        "rows": len(statistics),
-        "targets": counted,
-        "nats": nats,
-        "supplied_bytes": supplied,
-        "raw_bytes": raw,
-        "bits_per_byte": nats / (math.log(2) * supplied),
-        "raw_bits_per_byte": nats / (math.log(2) * raw),
-        "cross_entropy": nats / counted,
-        "perplexity": math.exp(nats / counted),
-    }
-
-
-# -------------------------------------------------------------------------------------- checkpoints
-
-
-def weights_digest(model):
-    """SHA-256 over every weight's name and bytes, in name order."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        digest.update(name.encode() + weight.contiguous().cpu().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def live_tensors(model, optimizer):
-    return {f"model/{name}": weight for name, weight in model.state_dict().items()} | optimizer.state()
-
-
-def save_checkpoint(path, model, optimizer, progress, identity):
-    """Everything that the next update depends on, in one file renamed into place."""
-    tensors = {name: tensor.contiguous() for name, tensor in live_tensors(model, optimizer).items()}
-    metadata = {"state": json.dumps({"progress": progress, "identity": identity}, sort_keys=True)}
-    evidence.write_atomic(path, safetensors.torch.save(tensors, metadata))
-
-
-def load_checkpoint(path, model, optimizer, identity):
-    """Restore weights and moments in place; return the saved progress. Another config or code is refused by name."""
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            state = json.loads(file.metadata()["state"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (safetensors.SafetensorError, TypeError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: not a checkpoint of this trainer ({error}); delete it to start again") from None
-    difference = evidence.first_difference(state["identity"], identity)
-    if difference:
-        raise InputError(f"{path}: saved by another run: {difference}; delete it to start again")
-    for name, tensor in live_tensors(model, optimizer).items():
-        tensor.copy_(tensors[name])
-    return state["progress"]
-
-
 # --------------------------------------------------------------------------------------------- loop
 
 
 class Diverged(Exception):
-    """The loss is not finite or above the config's limit."""
+    """The loss is not finite or exceeds the config's limit."""
 
 
-def bar(items, label, total):
-    """Progress over `items`: a bar on a terminal, about ten plain lines elsewhere."""
-    if sys.stderr.isatty():
-        yield from tqdm(items, label, total, leave=False)
-        return
-    for done, item in enumerate(items, 1):
-        yield item
-        if done * 10 // total > (done - 1) * 10 // total:
-            print(f"{label}: {done} of {total}", file=sys.stderr, flush=True)
+def run_update(device_model, batches, targets_per_update, ranks):
+    """Form the gradients of one update from this rank's microbatches; return (loss, digests of the microbatches).
 
-
-def run_update(forward, batches, targets_per_update, ranks):
-    """Gradients of one update from this rank's microbatches; the loss in nats a target, over all ranks.
-
-    targets_per_update: effective targets of all microbatches and ranks, so every target weighs the same.
+    targets_per_update: effective targets of all microbatches and ranks, so that every target weighs the same. The loss
+    is a float64 scalar tensor, nats a target over all ranks; to read it waits for the device.
     """
-    forward.model.zero_grad(set_to_none=True)
-    nats = torch.zeros((), dtype=torch.float64, device=forward.device)
+    device_model.model.zero_grad(set_to_none=True)
+    nats = torch.zeros((), dtype=torch.float64, device=device_model.device)
     digests = []
     for consumed, *batch in batches:
-        loss = forward.loss(*batch) / max(targets_per_update, 1)
+        loss = device_model.loss(*batch) / max(targets_per_update, 1)
         loss.backward()
         nats += loss.detach()
         digests.append(rows.digest(consumed))
-    for weight in forward.model.parameters():
-        ranks.sum(weight.grad)
-    return ranks.sum(nats).item(), ranks.collect(digests)
+    ranks.sum_gradients(list(device_model.model.parameters()))
+    return ranks.sum(nats), ranks.collect(digests)
 
 
-def train(config, forward, optimizer, split, progress, ranks, after_update):
-    """The training loop from `progress["update"]` on; `after_update(line of metrics)` is called after every update.
+def train(config, device_model, optimizer, split, progress, ranks, after_update):
+    """Make the updates that `progress` lacks; after each, call `after_update(line of metrics, capture or None)`.
 
     An update without any target is not made: weights and moments stay as they are.
     """
     settings = config["training"]
-    microbatch, accumulation = settings["microbatch"], settings["accumulation"]
-    if accumulation % ranks.count:
-        raise InputError(f"training.accumulation: {accumulation} microbatches cannot be dealt to {ranks.count} ranks")
-    updates = range(progress["update"], settings["updates"])
-    first_row, last_row = (update * accumulation * microbatch for update in (updates.start, updates.stop))
+    microbatch, grad_accum = settings["microbatch"], settings["accumulation"]
+    if grad_accum % ranks.count:
+        raise InputError(f"training.accumulation: {grad_accum} microbatches cannot be dealt to {ranks.count} ranks")
+    updates = range(progress.update, settings["updates"])
+    first_row, last_row = (update * grad_accum * microbatch for update in (updates.start, updates.stop))
     ranges = [(row, row + microbatch) for row in ranks.deal(range(first_row, last_row, microbatch))]
-    stream = rows.stream(split.reader, ranges, forward.device, split.collate)
-    targets_of = split.targets.reshape(-1, accumulation * microbatch).sum(axis=1).tolist()
-    began = time.perf_counter() - progress["loop_seconds"]
+    stream = rows.stream(split.reader, ranges, device_model.device, split.collate)
+    targets_of = split.targets.reshape(-1, grad_accum * microbatch).sum(axis=1).tolist()
+    ended = time.perf_counter()
     for update in bar(updates, f"{config['condition']}_s{config['seed']}: training", len(updates)):
         started = time.perf_counter()
-        batches = (next(stream) for _ in range(accumulation // ranks.count))
-        targets = targets_of[update]
-        loss, digests = run_update(forward, batches, targets, ranks)
+        batches, targets = (next(stream) for _ in range(grad_accum // ranks.count)), targets_of[update]
+        before = scalars(device_model.model) if update < config.get("captures", 0) else None
+        loss, digests = run_update(device_model, batches, targets, ranks)
+        lr_scale = optimizer.step(update, updates.stop) if targets else None
+        loss = loss.item()  # the only wait for the device in an update
         if not loss <= settings["loss_limit"]:
             raise Diverged(f"update {update}: loss {loss} is not finite or above the limit {settings['loss_limit']}")
-        rate_scale = optimizer.step(update, updates.stop) if targets else None
-        if forward.device.type == "cuda":
-            torch.cuda.synchronize()
         now = time.perf_counter()
-        progress["update"] = update + 1
-        progress["loop_seconds"] = now - began
-        progress["timed_seconds"] += now - started if update >= settings["timer_skip"] else 0.0
-        progress["first_microbatch"] = progress["first_microbatch"] or digests[0]
-        progress["last_microbatch"] = digests[-1]
-        progress["rows"] = rows.chain(progress["rows"], digests)
-        progress["effective_targets"] += targets
-        progress["empty_updates"] += not targets
-        after_update({"loss": loss if targets else None, "rate_scale": rate_scale, "targets": targets})
+        progress.advance(targets, digests, now - ended, now - started if update >= settings["timer_skip"] else 0.0)
+        ended = now
+        line = {"loss": loss if targets else None, "rate_scale": lr_scale, "targets": targets}
+        after_update(line, capture(device_model.model, before) if before else None)
+        if update == updates.start:
+            gc.collect()
+            gc.freeze()  # what lives on need not be searched again; on a GPU each search delays an update
 
 
 # --------------------------------------------------------------------------------------------- main
 
-CONFIG_KEYS = (
-    "study", "condition", "seed", "loader", "protocol_sha256", "data", "bos", "vocabulary",
-    "packing", "model", "optimizer", "training", "evaluation",
-)
-START = {
-    "update": 0, "attempts": 0, "loop_seconds": 0.0, "timed_seconds": 0.0, "run_seconds": 0.0,
-    "first_microbatch": None, "last_microbatch": None, "rows": "", "effective_targets": 0, "empty_updates": 0,
-}
-
-
-def code_digests():
-    """{file: SHA-256} of this file and all it imports from its own folder."""
-    here = Path(__file__).resolve().parent
-    files = sorted([*here.glob("*.py"), *here.glob("loaders/*.py")])
-    return {file.relative_to(here).as_posix(): evidence.sha256_file(file) for file in files}
-
-
-def peak_bytes(device):
-    """Peak memory: allocated on the GPU, or resident in this process on the CPU (ru_maxrss counts KiB on Linux)."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
 
 def prepare_model(config, device):
-    """The seeded model on `device` in the run's precision, its forward pass, and the digest of its first weights."""
+    """Return the seeded model on `device` in the run's precision, and the digest of its first weights."""
     model = build_model(config["model"], config["vocabulary"], config["packing"]["context"])
     initialise(model, config["seed"])
     digest = weights_digest(model)
@@ -678,128 +526,71 @@ def prepare_model(config, device):
     return model.to(device), digest
 
 
-class RunDirectory:
-    """One run directory: its config, the files it writes, and what must be equal for a checkpoint to go on."""
-
-    def __init__(self, config_path, device, ranks):
-        self.path, self.directory = Path(config_path), Path(config_path).resolve().parent
-        self.config = evidence.read_json(config_path)
-        evidence.require_keys(self.config, CONFIG_KEYS, config_path)
-        self.data = self.directory / self.config["data"]["directory"]
-        for name, digest in sorted(self.config["data"]["files"].items()):
-            evidence.require_digest(self.data / name, digest)
-        self.identity = {"config": self.config, "code": code_digests(), "device": device.type, "ranks": ranks.count}
-        self.writes = ranks.rank == 0
-        self.checkpoint, self.metrics = self.directory / "checkpoint.safetensors", self.directory / "metrics.jsonl"
-
-    def resume(self, model, optimizer):
-        """Progress from the checkpoint, or from nothing; metrics of updates that must be done again are cut off."""
-        progress = dict(START)
-        if self.checkpoint.exists():
-            progress = load_checkpoint(self.checkpoint, model, optimizer, self.identity)
-            print(f"resumed after update {progress['update']} of {self.config['training']['updates']}", file=sys.stderr)
-        if self.writes:
-            kept = self.metrics.read_bytes().splitlines(True)[: progress["update"]] if self.metrics.exists() else []
-            evidence.write_atomic(self.metrics, b"".join(kept))
-        return {**progress, "attempts": progress["attempts"] + 1}
-
-    def record(self, model, optimizer, progress, line):
-        """After an update: one line of metrics and, when one is due, a checkpoint."""
-        if not self.writes:
-            return
-        line = {"update": progress["update"], **line, "seconds": progress["loop_seconds"]}
-        with open(self.metrics, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
-        settings = self.config["training"]
-        if progress["update"] % settings["checkpoint_every"] == 0 or progress["update"] == settings["updates"]:
-            save_checkpoint(self.checkpoint, model, optimizer, progress, self.identity)
-
-    def finish(self, model, statistics, result):
-        """Weights and row statistics first, result.json last: its presence means that the run is complete."""
-        weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
-        array = io.BytesIO()
-        np.save(array, statistics)
-        files = {"model.safetensors": safetensors.torch.save(weights), "evaluation_rows.npy": array.getvalue()}
-        for name, data in files.items():
-            evidence.write_atomic(self.directory / name, data)
-            result["digests"][name] = evidence.sha256_bytes(data)
-        evidence.write_json(self.directory / "result.json", result)
-
-
 def run(config_path, device):
-    """Train, score and write result.json; return it. Goes on from checkpoint.safetensors when there is one."""
-    began = time.perf_counter()
+    """Train, score and write result.json; return its content. A checkpoint, where there is one, is gone on from."""
+    started = time.perf_counter()
     ranks = Ranks(device)
     directory = RunDirectory(config_path, device, ranks)
     config, settings = directory.config, directory.config["training"]
     torch.set_num_threads(settings["threads"])
     torch.use_deterministic_algorithms(device.type == "cpu")
-    size = describe(config, config["vocabulary"])
     model, initial_weights = prepare_model(config, device)
-    forward, optimizer = Forward(model, settings, device), Optimizer(model, config["optimizer"], settings["precision"])
-    training = Split(directory.data, "train", importlib.import_module("loader").LOADER, config, size["rows"])
+    device_model = DeviceModel(model, settings, device)
+    optimizer = Optimizer(model, config["optimizer"], settings["precision"])
+    size = describe(config, config["vocabulary"])
+    loader = importlib.import_module("loader").LOADER
+    training = rows.Split(directory.data, "train", loader, config, size["rows"], directory.edit)
     progress = directory.resume(model, optimizer)
-    began -= progress["run_seconds"]
+    earlier = progress.run_seconds
 
-    def after_update(line):
-        progress["run_seconds"] = time.perf_counter() - began
-        directory.record(model, optimizer, progress, line)
+    def after_update(line, captured):
+        progress.run_seconds = earlier + time.perf_counter() - started
+        directory.record(model, optimizer, progress, line, captured)
 
-    train(config, forward, optimizer, training, progress, ranks, after_update)
-    scoring_began = time.perf_counter()
-    scored_rows = config["evaluation"]["targets"] // model.context
-    validation = Split(directory.data, "validation", best_fit_crop.LOADER, config, scored_rows)
-    byte_tables = [np.load(directory.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
-    microbatch, label = config["evaluation"]["microbatch"], f"{config['condition']}_s{config['seed']}: scoring"
-    statistics = score(forward, validation.reader, microbatch, byte_tables, ranks, label)
+    train(config, device_model, optimizer, training, progress, ranks, after_update)
+    directory.finish_writing()
+    scoring = time.perf_counter()
+    statistics, evaluation_plan = score_run(directory, device_model, ranks)
     ended = time.perf_counter()
-    result = {
-        **{key: config[key] for key in ("study", "condition", "seed")},
-        **size,
-        "score": summarise(statistics),
-        **{key: progress[key] for key in ("effective_targets", "empty_updates", "attempts")},
-        "peak_bytes": peak_bytes(device),
-        "seconds": {"timed": progress["timed_seconds"], "loop": progress["loop_seconds"],
-                    "score": ended - scoring_began, "run": ended - began},
-        "digests": {"config": evidence.sha256_file(config_path), "code": directory.identity["code"],
-                    "inputs": config["data"]["files"],
-                    "initial_weights": initial_weights, "weights": weights_digest(model),
-                    "plan": plan_sha256(training.plan), "evaluation_plan": plan_sha256(validation.plan),
-                    **{key: progress[key] for key in ("rows", "first_microbatch", "last_microbatch")}},
-        "environment": {"torch": torch.__version__, "numpy": np.__version__, "ranks": ranks.count,
-                        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"},
-    }
+    seconds = {"timed": progress.timed_seconds, "loop": progress.loop_seconds, "score": ended - scoring,
+               "run": earlier + ended - started}
+    digests = {"initial_weights": initial_weights, "weights": weights_digest(model),
+               "evaluation_plan": plan_sha256(evaluation_plan)}
+    result = result_of(directory, ranks, size, progress, training, statistics, seconds, digests)
     if directory.writes:
         directory.finish(model, statistics, result)
     ranks.close()
     return result
 
 
+def print_size(path):
+    """Print size and cost of a protocol as canonical JSON."""
+    protocol = evidence.read_json(path)
+    try:
+        size = describe(protocol, protocol["tokenizer"]["vocabulary"])
+    except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        raise InputError(f"{path}: not a whole protocol: {type(error).__name__} {error}") from None
+    print(evidence.canonical_json(size).decode(), end="")
+
+
 def main(argv=None):
     parser = evidence.parser(__doc__)
     parser.add_argument("config", type=Path, nargs="?", help="config.json of a run directory")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu",
+                        help="where to train (default: a GPU if there is one)")
     parser.add_argument("--describe", type=Path, metavar="PROTOCOL", help="print a protocol's size and cost as JSON")
     options = parser.parse_args(argv)
     if options.describe:
-        protocol = evidence.read_json(options.describe)
-        try:
-            size = describe(protocol, protocol["tokenizer"]["vocabulary"])
-        except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
-            raise InputError(f"{options.describe}: not a whole protocol: {type(error).__name__} {error}") from None
-        print(evidence.canonical_json(size).decode(), end="")
+        print_size(options.describe)
         return 0
     if not options.config:
         parser.error("a config.json or --describe PROTOCOL is needed")
-    index = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", index) if options.device == "cuda" else torch.device("cpu")
     try:
-        result = run(options.config, device)
+        result = run(options.config, own_device(options.device))
     except Diverged as error:
         print(f"train.py: {options.config}: {error}", file=sys.stderr)
         return 1
-    bits, targets = result["score"]["bits_per_byte"], result["score"]["targets"]
-    print(f"{bits:.6f} bits per byte over {targets:,} targets: {options.config.parent / 'result.json'}")
+    print_score(result, options.config.parent / "result.json")
     return 0
 
 

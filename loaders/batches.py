@@ -40,7 +40,7 @@ def lay_out(ids, rows, sizes, *, width, pad, independent):
     position = position if independent else column
     batch = Batch(*(np.full((int(rows[-1]) + 1, width), value, np.int64) for value in (pad, IGNORED, 0, PADDING)))
     found = ids, np.where(position > 0, ids, IGNORED), position, (np.arange(len(rows)) - first)[segment]
-    for array, values in zip(batch, found):
+    for array, values in zip(batch, found, strict=True):
         array[row, column] = values
     return batch
 

@@ -5,6 +5,7 @@ of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`.
 padding, also have positions and segment ids.
 """
 
+import functools
 import hashlib
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from itertools import islice
 import numpy as np
 import torch
 
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, positive_integers
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, positive_integers, row_targets
 from loaders.batches import lay_out, shifted
 
 AHEAD = 2
@@ -49,7 +50,7 @@ class RowReader:
         plan = self.plan[begin:end]
         ids = np.empty(int(plan[:, [BOS, COUNT]].sum()), dtype=self.tokens.dtype)
         written = 0
-        for source, (bos, count) in zip(self.sources[begin:end].tolist(), plan[:, [BOS, COUNT]].tolist()):
+        for source, bos, count in np.stack([self.sources[begin:end], plan[:, BOS], plan[:, COUNT]], axis=1).tolist():
             if bos:
                 ids[written] = self.bos
             written += bos + count
@@ -79,6 +80,41 @@ def document_rows(reader, first, last, *, independent, width):
     width = width or max(2, int(np.bincount(rows, sizes).max()))
     *batch, segment_ids = shifted(lay_out(ids, rows, sizes, width=width, pad=reader.bos, independent=independent))
     return ids, *batch, segment_ids if independent else np.minimum(segment_ids, 0)
+
+
+def positions(plan, microbatch, width):
+    """Return the input positions of all rows of a plan, as int, in microbatches of `microbatch` rows.
+
+    width: tokens of every row as it is laid out; None if each microbatch is as wide as its longest row.
+    """
+    tokens = np.bincount(plan[:, ROW], plan[:, BOS] + plan[:, COUNT]).astype(np.int64)
+    if width:
+        return len(tokens) * (width - 1)
+    longest = np.maximum.reduceat(tokens, np.arange(0, len(tokens), microbatch))
+    rows = np.minimum(microbatch, len(tokens) - np.arange(0, len(tokens), microbatch))
+    return int(((np.maximum(2, longest) - 1) * rows).sum())
+
+
+class Split:
+    """One split of a prepared corpus: the plan of its first `row_count` rows by one loader, edited where asked for.
+
+    `plan` is the loader's own; `reader`, `targets` (int64 (rows,), effective targets of each row) and `positions` (an
+    int, of all rows as they are laid out) follow the edits, of which `edits_made` has the accounts.
+    """
+
+    def __init__(self, directory, split, loader, config, row_count, edit=None):
+        packing, training = config["packing"], config["training"]
+        lengths, refill = np.load(directory / split / "lengths.npy"), np.load(directory / split / "refill.npy")
+        capacity, tokens = packing["context"] + 1, np.load(directory / split / "tokens.npy", mmap_mode="r")
+        self.plan = loader.plan(lengths, capacity=capacity, rows=row_count, buffer_size=packing["buffer_size"],
+                                refill=refill, seed=packing["span_seed"])
+        plan, self.edits_made = edit(self.plan, lengths) if edit else (self.plan, [])
+        self.reader = RowReader(plan, tokens, lengths, config["bos"], capacity)
+        self.targets, self.collate = row_targets(plan, independent=loader.independent), full_rows
+        width = capacity if loader.fills or training["compile"] else None  # compiled code has one width
+        if loader.independent or not loader.fills:
+            self.collate = functools.partial(document_rows, independent=loader.independent, width=width)
+        self.positions = positions(plan, training["microbatch"], width)
 
 
 def stream(reader, ranges, device, collate=full_rows):
