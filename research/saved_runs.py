@@ -6,7 +6,7 @@ import sys
 from evidence import InputError, parse_json, read_json, require, sha256_file
 
 TOLERANCE = 0.02  # bits per byte by which scores of the same run may differ, because machines round sums differently
-TRAINER = ("train", "run_directory", "loaders")  # what a run directory imports of its own
+TRAINER = ("train", "run_directory", "checkpoint", "captures", "scoring", "loaders")  # a run directory has its own
 FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors")
 
 
@@ -90,8 +90,9 @@ class SavedRun:
         self.result = read_json(run / "result.json")
         self.train = own_trainer(run)
         self.ranks = self.train.Ranks(self.device)
-        directory = self.train.RunDirectory(run / "config.json", self.device, self.ranks)
-        self.config, self.data = directory.config, directory.data
+        self.scoring = sys.modules["scoring"]  # the run's own, which its train.py imports
+        self.directory = self.train.RunDirectory(run / "config.json", self.device, self.ranks)
+        self.config, self.data = self.directory.config, self.directory.data
 
     def forward(self):
         """Return the saved model, made ready as the trainer made it ready to score."""
@@ -102,7 +103,7 @@ class SavedRun:
         torch.use_deterministic_algorithms(self.device.type == "cpu")
         model, _ = self.train.prepare_model(self.config, self.device)
         model.load_state_dict(load_file(self.path / "model.safetensors"))
-        return self.train.Forward(model, self.config["training"], self.device)
+        return self.train.DeviceModel(model, self.config["training"], self.device)
 
     def score(self, forward, reader):
         """Return row statistics float64 (rows, 4) of `forward` over a RowReader, by the trainer's official score."""
@@ -110,4 +111,4 @@ class SavedRun:
 
         tables = [np.load(self.data / f"tokenizer/bytes_{name}.npy") for name in ("supplied", "raw")]
         microbatch, label = self.config["evaluation"]["microbatch"], f"{self.name}: scoring"
-        return self.train.score(forward, reader, microbatch, tables, self.ranks, label)
+        return self.scoring.score(forward, reader, microbatch, tables, self.ranks, label)

@@ -10,8 +10,11 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 
+TRAINER = ("train", "run_directory", "checkpoint", "captures", "scoring", "loaders")
+
+
 def trainer_modules():
-    return {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("train", "loaders")}
+    return {name: module for name, module in sys.modules.items() if name.split(".")[0] in TRAINER}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -95,12 +95,12 @@ def test_each_planted_fault_is_caught_by_the_check_named_after_it(probe, capsys,
 
 
 def test_a_mask_that_lets_padding_read_nothing_and_spread_nan_is_caught(probe, capsys, monkeypatch):
-    make = train.Forward.flat_features
+    make = train.DeviceModel.flat_features
 
     def spreading(forward, inputs, positions, segments):
         return torch.where((segments < 0).flatten()[:, None], torch.nan, make(forward, inputs, positions, segments))
 
-    monkeypatch.setattr(train.Forward, "flat_features", spreading)
+    monkeypatch.setattr(train.DeviceModel, "flat_features", spreading)
     assert "padding_finite" in failed(probe, capsys)
 
 

@@ -12,11 +12,13 @@ from torch._dynamo.testing import CompileCounter
 
 import evidence
 import train
+from checkpoint import Progress, live_tensors
 from loaders import accounting, best_fit_crop, document_masked, padded, rows
 from loaders.batches import IGNORED
 from test_model import CPU, TINY, busy_model, random_ids
 from test_train import kill_after
 from tiny import runs as tiny_runs
+from tiny.models import CPU, TINY, busy_model, random_ids
 
 CONDITIONS = {"masked": "document_masked", "padded": "padded", "stream": "concatenated"}
 LENGTHS = [9, 30, 1, 14, 20, 6, 50, 2]
@@ -69,7 +71,7 @@ def test_compiled_code_is_made_once_for_batches_of_different_documents(make, mon
 
 
 def test_a_batch_of_one_document_a_row_without_padding_is_the_unmasked_forward_pass():
-    forward, ids = train.Forward(busy_model(), TINY["training"], CPU), random_ids(2, 32)
+    forward, ids = train.DeviceModel(busy_model(), TINY["training"], CPU), random_ids(2, 32)
     positions = torch.arange(32).expand(2, 32)
     masked = forward.flat_features(ids, positions, torch.zeros_like(ids))
     assert torch.allclose(masked, forward.flat_features(ids), atol=1e-5)
@@ -84,7 +86,7 @@ def reader_of(loader, lengths, rows_, capacity=33):
 @pytest.mark.parametrize("loader", [document_masked, padded])
 def test_the_loss_of_a_batch_is_the_sum_of_its_documents_alone(loader):
     """In nats and by every gradient; the nats of ignored targets are 0."""
-    reader, forward = reader_of(loader, LENGTHS, 8), train.Forward(busy_model(), TINY["training"], CPU)
+    reader, forward = reader_of(loader, LENGTHS, 8), train.DeviceModel(busy_model(), TINY["training"], CPU)
     collate = functools.partial(rows.document_rows, independent=True, width=None)
     [(_, *batch)] = rows.stream(reader, [(0, 8)], "cpu", collate)
     together = forward.loss(*batch)
@@ -93,7 +95,7 @@ def test_the_loss_of_a_batch_is_the_sum_of_its_documents_alone(loader):
         ids, _ = rows.RowReader(np.array([[0, *plan[1:]]]), reader.tokens, LENGTHS, 296, 33).segments(0, 1)
         ids = torch.from_numpy(ids.astype(np.int64))[None]
         if ids.size(1) > 1:
-            short = train.Forward(forward.model, TINY["training"], CPU)
+            short = train.DeviceModel(forward.model, TINY["training"], CPU)
             short.kernels = [train.dense_attention(ids.size(1) - 1, window, CPU) for window in forward.model.windows]
             alone.append(short.loss(ids[:, :-1], ids[:, 1:]))
     assert together.item() == pytest.approx(sum(alone).item(), rel=1e-6)
@@ -109,7 +111,7 @@ def test_the_loss_of_a_batch_is_the_sum_of_its_documents_alone(loader):
 
 
 class NatsOf:
-    """A stand-in for Forward: a microbatch is its nats, which also are the gradient of the one weight."""
+    """A stand-in for DeviceModel: a microbatch is its nats, which also are the gradient of the one weight."""
 
     def __init__(self):
         self.model, self.device = torch.nn.Linear(1, 1, bias=False), CPU
@@ -123,7 +125,7 @@ def update_of(nats, targets):
     forward = NatsOf()
     parts = [(np.zeros(1, np.uint16), torch.tensor(float(part))) for part in nats]
     loss, _ = train.run_update(forward, parts, targets, train.Ranks(CPU))
-    return loss, (forward.model.weight.grad * forward.model.weight).item()
+    return loss.item(), (forward.model.weight.grad * forward.model.weight).item()
 
 
 @pytest.mark.parametrize(("nats", "targets", "expected"), [
@@ -139,19 +141,19 @@ def test_every_target_of_an_update_weighs_the_same(nats, targets, expected):
 def trained_on(reader, planned, updates):
     """Train over a reader's rows, 2 microbatches of 2 an update; (progress, lines, state before and after each)."""
     model = busy_model()
-    forward = train.Forward(model, TINY["training"], CPU)
+    forward = train.DeviceModel(model, TINY["training"], CPU)
     optimizer = train.Optimizer(model, TINY["optimizer"], "float32")
     collate = functools.partial(rows.document_rows, independent=True, width=None)
-    split, progress, lines = SimpleNamespace(reader=reader, targets=planned, collate=collate), dict(train.START), []
+    split, progress, lines = SimpleNamespace(reader=reader, targets=planned, collate=collate), Progress(), []
 
     def state():
-        return {name: tensor.clone() for name, tensor in train.live_tensors(model, optimizer).items()}
+        return {name: tensor.clone() for name, tensor in live_tensors(model, optimizer).items()}
 
     states = [state()]
     settings = {**TINY["training"], "updates": updates, "microbatch": 2, "accumulation": 2}
     config = {"condition": "padded", "seed": 43, "training": settings}
     train.train(config, forward, optimizer, split, progress, train.Ranks(CPU),
-                lambda line: (lines.append(line), states.append(state())))
+                lambda line, capture: (lines.append(line), states.append(state())))
     return progress, lines, states
 
 
@@ -162,18 +164,18 @@ def test_case_22b_an_update_without_a_target_is_not_made_and_is_counted():
     progress, lines, states = trained_on(reader, planned, 3)
     assert [line["targets"] for line in lines] == [0, 32, 0]
     assert [line["loss"] is None and line["rate_scale"] is None for line in lines] == [True, False, True]
-    assert (progress["effective_targets"], progress["empty_updates"], progress["update"]) == (32, 2, 3)
+    assert (progress.effective_targets, progress.empty_updates, progress.update) == (32, 2, 3)
     unchanged = [all(torch.equal(one[name], two[name]) for name in one) for one, two in zip(states, states[1:])]
     assert unchanged == [True, False, True]
     _, *batch = rows.document_rows(reader, 4, 8, independent=True, width=None)
-    whole = train.Forward(busy_model(), TINY["training"], CPU).loss(*map(torch.from_numpy, map(np.array, batch)))
+    whole = train.DeviceModel(busy_model(), TINY["training"], CPU).loss(*map(torch.from_numpy, map(np.array, batch)))
     assert lines[1]["loss"] == pytest.approx(whole.item() / 32, rel=1e-5)
 
 
-def test_case_22c_a_microbatch_that_is_not_finite_stops_the_run_before_any_step(monkeypatch):
-    reader, spoiled, loss = reader_of(padded, [9] * 4, 4), iter([math.nan, 1.0]), train.Forward.loss
-    monkeypatch.setattr(train.Forward, "loss", lambda *batch: next(spoiled) * loss(*batch))
-    monkeypatch.setattr(train.Optimizer, "step", lambda *arguments: pytest.fail("a step was made"))
+def test_case_22c_a_microbatch_that_is_not_finite_stops_the_run_before_anything_is_recorded(monkeypatch):
+    reader, spoiled, loss = reader_of(padded, [9] * 4, 4), iter([math.nan, 1.0]), train.DeviceModel.loss
+    monkeypatch.setattr(train.DeviceModel, "loss", lambda *batch: next(spoiled) * loss(*batch))
+    monkeypatch.setattr(Progress, "advance", lambda *arguments: pytest.fail("the update was counted"))
     with pytest.raises(train.Diverged, match="update 0: loss nan is not finite"):
         trained_on(reader, accounting.row_targets(reader.plan, independent=True), 1)
 
@@ -184,10 +186,10 @@ def test_case_19_the_split_into_microbatches_changes_neither_loss_nor_gradients(
     planned = int(accounting.row_targets(reader.plan, independent=True).sum())
     collate, seen = functools.partial(rows.document_rows, independent=True, width=None), []
     for size in (8, 4, 2, 1):
-        forward = train.Forward(busy_model().double(), TINY["training"], CPU)
+        forward = train.DeviceModel(busy_model().double(), TINY["training"], CPU)
         ranges = [(first, first + size) for first in range(0, 8, size)]
         loss, _ = train.run_update(forward, rows.stream(reader, ranges, "cpu", collate), planned, train.Ranks(CPU))
-        seen.append((loss, torch.cat([weight.grad.flatten() for weight in forward.model.parameters()])))
+        seen.append((loss.item(), torch.cat([weight.grad.flatten() for weight in forward.model.parameters()])))
     for loss, gradient in seen[1:]:
         assert loss == pytest.approx(seen[0][0], rel=1e-12)
         assert (gradient - seen[0][1]).abs().max() <= 1e-12 * seen[0][1].abs().max()
@@ -245,7 +247,7 @@ def test_two_ranks_divide_by_the_targets_of_both(runs):
 
 def test_a_padded_run_goes_on_from_its_checkpoint_to_the_same_bytes(runs):
     run, unbroken = runs / "resumed", runs / "padded_s43"
-    kill_after(run, 5)
+    tiny_runs.kill_after(run, 5)
     assert "resumed after update" in tiny_runs.train(run).stderr
     assert (run / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
     assert tiny_runs.result(run)["effective_targets"] == tiny_runs.result(unbroken)["effective_targets"]

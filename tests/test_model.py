@@ -9,30 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evidence
+import scoring
 import train
+from checkpoint import weights_digest
 from tiny import runs as tiny_runs
-
-CPU = torch.device("cpu")
-TINY = tiny_runs.protocol()
-
-
-def tiny_model(seed=43):
-    model = train.build_model(TINY["model"], tiny_runs.VOCABULARY, tiny_runs.CONTEXT)
-    train.initialise(model, seed)
-    return model
-
-
-def busy_model(seed=1):
-    """A model in which every weight matters: none of the recipe's zeros."""
-    model, generator = tiny_model(), torch.Generator().manual_seed(seed)
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, 0.0, 0.3, generator=generator)
-    return model
-
-
-def random_ids(*shape, seed=0):
-    return torch.randint(0, tiny_runs.VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
-
+from tiny.models import CPU, TINY, busy_model, random_ids, tiny_model
 
 # ---------------------------------------------------------------------------------------- the recipe
 
@@ -78,12 +59,12 @@ def test_weights_start_as_the_recipe_says():
 
 
 def test_the_seed_alone_decides_the_first_weights():
-    assert train.weights_digest(tiny_model(43)) == train.weights_digest(tiny_model(43))
-    assert train.weights_digest(tiny_model(43)) != train.weights_digest(tiny_model(44))
+    assert weights_digest(tiny_model(43)) == weights_digest(tiny_model(43))
+    assert weights_digest(tiny_model(43)) != weights_digest(tiny_model(44))
 
 
 def test_an_untrained_model_is_as_unsure_as_the_vocabulary_is_large():
-    forward = train.Forward(tiny_model(), TINY["training"], CPU)
+    forward = train.DeviceModel(tiny_model(), TINY["training"], CPU)
     inputs, targets = random_ids(4, 32), random_ids(4, 32, seed=1)
     assert forward.loss(inputs, targets).item() / 128 == pytest.approx(math.log(tiny_runs.VOCABULARY), abs=0.01)
 
@@ -150,10 +131,11 @@ def test_the_chunked_loss_is_the_plain_loss(count, chunk, seed):
 
 def test_the_split_of_an_update_into_microbatches_does_not_change_its_gradients():
     model, inputs, targets = busy_model(), random_ids(4, 32), random_ids(4, 32, seed=1)
-    forward, ranks, seen = train.Forward(model, TINY["training"], CPU), train.Ranks(CPU), []
+    forward, ranks, seen = train.DeviceModel(model, TINY["training"], CPU), train.Ranks(CPU), []
     for size in (4, 2, 1):
         parts = [(np.zeros((1, 1), np.uint16), *part) for part in zip(inputs.split(size), targets.split(size))]
         loss, digests = train.run_update(forward, parts, inputs.numel(), ranks)
+        loss = loss.item()
         assert len(digests) == 4 // size
         seen.append((loss, [weight.grad.clone() for weight in model.parameters()]))
     for loss, gradients in seen[1:]:
@@ -199,7 +181,7 @@ def test_muon_steps_are_the_recipes():
     weights = {f"m{i}": random.normal(size=shape) for i, shape in enumerate([(8, 8), (8, 8), (12, 4), (4, 12)])}
     live = {name: torch.nn.Parameter(torch.tensor(weight, dtype=torch.float32)) for name, weight in weights.items()}
     constants = TINY["optimizer"]["muon"]
-    muon = train.Muon(list(live.items()), constants, torch.float32)
+    muon = train.Muon(live, constants, torch.float32)
     slow = {name: (w, np.zeros_like(w), np.zeros((w.shape[0], 1) if w.shape[0] >= w.shape[1] else (1, w.shape[1])))
             for name, w in weights.items()}
     for _ in range(3):
@@ -221,7 +203,7 @@ def test_every_weight_belongs_to_one_optimizer_with_the_recipes_rate():
     assert {id(w) for w in adam + muon} == {id(w) for w in model.parameters()}
     assert all(weight.ndim == 2 for weight in muon)
     scale = (32 / 768) ** -0.5
-    rates = dict(zip(optimizer.names, [group["lr"] for group in optimizer.adam.param_groups]))
+    rates = dict(zip(optimizer.others, [group["lr"] for group in optimizer.adam.param_groups], strict=True))
     assert rates["head.weight"] == 0.004 * scale and rates["token_embedding.weight"] == 0.6 * scale
     assert rates["value_embeddings.0.weight"] == 0.6 * scale
     assert (rates["residual_scales"], rates["embedding_scales"]) == (0.005, 0.5)
@@ -242,7 +224,7 @@ def test_rates_are_constant_then_fall_to_zero_and_decay_falls_all_along(monkeypa
 
 
 class NatsOf:
-    """A stand-in for Forward whose nats depend on the target alone."""
+    """A stand-in for DeviceModel whose nats depend on the target alone."""
 
     device = CPU
 
@@ -251,7 +233,7 @@ class NatsOf:
 
 
 def statistics(microbatch, row_count=11, context=7):
-    """Row statistics of seeded rows by `train.score`, with the targets they were made from."""
+    """Row statistics of seeded rows by `scoring.score`, with the targets they were made from."""
     supplied, raw = np.array([3, 1, 0, 4, 2], np.int32), np.array([1, 1, 0, 4, 2], np.int32)
     ids = np.random.default_rng(8).integers(0, 5, (row_count, context + 1)).astype(np.uint16)
 
@@ -261,7 +243,7 @@ def statistics(microbatch, row_count=11, context=7):
         def rows(self, first, last):
             return ids[first:last]
 
-    return train.score(NatsOf(), Reader(), microbatch, (supplied, raw), train.Ranks(CPU)), ids[:, 1:]
+    return scoring.score(NatsOf(), Reader(), microbatch, (supplied, raw), train.Ranks(CPU)), ids[:, 1:]
 
 
 def test_nats_and_bytes_are_summed_over_the_same_targets():
@@ -277,7 +259,7 @@ def test_the_score_does_not_depend_on_the_scoring_batch():
 
 
 def test_a_trained_models_score_does_not_depend_on_the_scoring_batch():
-    forward = train.Forward(busy_model(), TINY["training"], CPU)
+    forward = train.DeviceModel(busy_model(), TINY["training"], CPU)
     inputs, targets = random_ids(6, 32), random_ids(6, 32, seed=1)
     whole = forward.nats(inputs, targets)
     parts = torch.cat([forward.nats(*part) for part in zip(inputs.split(1), targets.split(1))])
@@ -287,7 +269,7 @@ def test_a_trained_models_score_does_not_depend_on_the_scoring_batch():
 
 def test_bits_per_byte_is_base_two():
     """693.147... nats over 1,000 bytes are one bit a byte; and 2 ** bpb = exp(nats / bytes)."""
-    found = train.summarise(np.array([[693.1471805599453, 1000, 500, 300]]))
+    found = scoring.summarise(np.array([[693.1471805599453, 1000, 500, 300]]))
     assert found["bits_per_byte"] == pytest.approx(1.0, abs=1e-15) and found["raw_bits_per_byte"] == pytest.approx(2.0)
     assert found["cross_entropy"] == 693.1471805599453 / 300
     assert found["perplexity"] == pytest.approx(math.exp(693.1471805599453 / 300))
@@ -309,10 +291,10 @@ def test_a_special_target_counts_in_neither_half():
             return np.array([[0, 1, 2]], dtype=np.uint16)
 
     table = np.array([0, 3, 0], np.int32)
-    found = train.summarise(train.score(Given(), Reader(), 1, (table, table), train.Ranks(CPU)))
+    found = scoring.summarise(scoring.score(Given(), Reader(), 1, (table, table), train.Ranks(CPU)))
     assert found["bits_per_byte"] == pytest.approx(0.96180, abs=1e-5) and found["targets"] == 1
 
 
 def test_a_stream_of_specials_has_no_score():
     with pytest.raises(evidence.InputError, match="no target"):
-        train.summarise(np.zeros((2, 4)))
+        scoring.summarise(np.zeros((2, 4)))

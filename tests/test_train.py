@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -51,21 +50,10 @@ def test_two_runs_of_one_config_write_the_same_bytes(runs, finished):
     assert tiny_runs.losses(again) == tiny_runs.losses(finished)
 
 
-def kill_after(run, lines):
-    """Start training and SIGKILL it once metrics.jsonl holds that many lines (0: before the first update)."""
-    process = subprocess.Popen(tiny_runs.command(run), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 60
-    while (metrics.read_bytes().count(b"\n") if metrics.exists() else -1) < lines and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    return process.wait()
-
-
 def test_a_killed_run_resumes_to_the_same_bytes(runs, finished):
     """Killed before the first checkpoint, between two, and again before the score."""
     run = copy(runs, "baseline_s43", "killed")
-    assert [kill_after(run, lines) for lines in (1, 5, 9)] == [-signal.SIGKILL] * 3
+    assert [tiny_runs.kill_after(run, lines) for lines in (1, 5, 9)] == [-signal.SIGKILL] * 3
     assert not (run / "result.json").exists()
     done = tiny_runs.train(run)
     assert re.search(r"resumed after update (6|9|12) of 12", done.stderr)
@@ -142,10 +130,10 @@ def test_two_ranks_see_the_rows_of_one_process_and_agree_on_the_loss(runs, finis
 ENDING = """
 import os, sys, time, torch
 sys.path.insert(0, {root!r})
-import train
+import run_directory
 tasks = lambda: len(os.listdir("/proc/self/task"))
 device, threads = torch.device("cpu"), tasks()
-ranks = train.Ranks(device)
+ranks = run_directory.Ranks(device)
 torch.use_deterministic_algorithms(True)  # imports most of torch, as training does
 ranks.sum(torch.ones(1))
 during, until = tasks(), time.monotonic() + 10

@@ -40,12 +40,14 @@ def lines():
 
 
 def forward_of(settings, training, vocabulary, context, seed):
-    """Return a train.Forward in float32 on the CPU, with the initial weights of the recipe."""
+    """Return a train.DeviceModel in float32 on the CPU, with the initial weights of the recipe."""
+    import torch
+
     import train
 
     model = train.build_model(settings, vocabulary, context)
     train.initialise(model, seed)
-    return train.Forward(model, {**training, "precision": "float32", "compile": False}, train.torch.device("cpu"))
+    return train.DeviceModel(model, {**training, "precision": "float32", "compile": False}, torch.device("cpu"))
 
 
 def randomised(forward):
@@ -64,6 +66,7 @@ def trained_here(protocol, documents):
 
     import train
     from loaders import document_masked, rows
+    from loaders.accounting import row_targets
 
     forward = forward_of({**protocol["model"], **TINY}, protocol["training"], VOCABULARY, CONTEXT, 43)
     optimizer = train.Optimizer(forward.model, protocol["optimizer"], "float32")
@@ -76,7 +79,7 @@ def trained_here(protocol, documents):
     reader = rows.RowReader(plan, text, lengths, BOS, CONTEXT + 1)
     collate = functools.partial(rows.document_rows, independent=True, width=CONTEXT + 1)
     ranges = [(row, row + MICROBATCH) for row in range(0, UPDATES * MICROBATCH, MICROBATCH)]
-    targets = train.row_targets(plan, independent=True)
+    targets = row_targets(plan, independent=True)
     for update, batch in enumerate(rows.stream(reader, ranges, "cpu", collate)):
         scored = int(targets[update * MICROBATCH : (update + 1) * MICROBATCH].sum())
         loss, _ = train.run_update(forward, [batch], scored, train.Ranks(forward.device))

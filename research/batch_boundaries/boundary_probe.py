@@ -23,13 +23,13 @@ CPU = torch.device("cpu")
 
 
 class Probe(NamedTuple):
-    """The models and documents of the checks: a trained and a random train.Forward of one shape.
+    """The models and documents of the checks: a trained and a random train.DeviceModel of one shape.
 
     documents: int64 id arrays of a BOS, text ids below `bos`, and an end marker `eos`. Together they fit one row.
     """
 
-    trained: train.Forward
-    random: train.Forward
+    trained: train.DeviceModel
+    random: train.DeviceModel
     documents: list
     bos: int
     eos: int
@@ -80,7 +80,7 @@ def fed_as_stream(batch):
 def update(forward, microbatches):
     """Make one update with the trainer; its gradients stay in the model. Return the loss in nats a target."""
     parts = [(batch.inputs, *fed(batch)) for batch in microbatches]
-    return train.run_update(forward, parts, sum(map(effective_targets, microbatches)), train.Ranks(CPU))[0]
+    return train.run_update(forward, parts, sum(map(effective_targets, microbatches)), train.Ranks(CPU))[0].item()
 
 
 class Pipeline(NamedTuple):

@@ -72,7 +72,7 @@ def trained_loss(targets, nats):
     torch.nn.init.ones_(stub.model.weight)
     batches = [(np.zeros((1, 1), np.int64), total) for total in nats]
     loss, _ = train.run_update(stub, batches, sum(targets), train.Ranks(stub.device))
-    return loss, stub.model.weight.grad.item()
+    return float(loss), stub.model.weight.grad.item()
 
 
 def measure_cases(checks):

@@ -6,7 +6,7 @@ import train
 
 
 def small_forward(settings, vocabulary, context, precision="float32", chunk=512):
-    """Return a seeded train.Forward whose weights are moved away from their initial values.
+    """Return a seeded train.DeviceModel whose weights are moved away from their initial values.
 
     With the initial values many weights get no gradient, and every prediction is uniform.
     """
@@ -17,4 +17,4 @@ def small_forward(settings, vocabulary, context, precision="float32", chunk=512)
     for weight in model.parameters():
         weight.data += 0.05 * torch.randn(weight.shape, generator=generator)
     ready = {"logit_chunk": chunk, "precision": "float32", "compile": False}
-    return train.Forward(model.to(getattr(torch, precision)), ready, torch.device("cpu"))
+    return train.DeviceModel(model.to(getattr(torch, precision)), ready, torch.device("cpu"))

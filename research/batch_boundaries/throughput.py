@@ -61,7 +61,7 @@ def timed_update(forward, batches):
     targets = sum(map(effective_targets, batches))
     began = time.perf_counter()
     loss, _ = train.run_update(forward, ready, targets, train.Ranks(forward.device))
-    return time.perf_counter() - began, loss
+    return time.perf_counter() - began, loss.item()
 
 
 def print_order_bias(plan):

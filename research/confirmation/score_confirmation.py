@@ -64,7 +64,7 @@ def score_run(reserved, name, plan, device):
     watched, began = Watched(saved.forward(), Fingerprint()), time.perf_counter()
     statistics = saved.score(watched, reader)
     return {"fingerprint": watched.fingerprint.hexdigest(), "model_sha256": saved.files["model.safetensors"],
-            "score": saved.train.summarise(statistics), "seconds": time.perf_counter() - began}, statistics
+            "score": saved.scoring.summarise(statistics), "seconds": time.perf_counter() - began}, statistics
 
 
 def collect(protocol, checkpoints, entries, rows_bytes, environment, began_at):

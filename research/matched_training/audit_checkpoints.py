@@ -50,11 +50,9 @@ def rescore(saved):
 
     forward, config = saved.forward(), saved.config
     rows = config["evaluation"]["targets"] // config["packing"]["context"]
-    packer = saved.train.best_fit_crop  # of the run directory; before it had a LOADER, the module itself was one
-    validation = saved.train.Split(saved.data, "validation", getattr(packer, "LOADER", packer), config, rows)
-    statistics = saved.score(forward, validation.reader)
-    score, rows_sha256 = saved.train.summarise(statistics), sha256_bytes(npy_bytes(statistics))
-    found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(validation.plan),
+    statistics, plan = saved.scoring.score_run(saved.directory, forward, saved.ranks)
+    score, rows_sha256 = saved.scoring.summarise(statistics), sha256_bytes(npy_bytes(statistics))
+    found = {"evaluation_rows.npy": rows_sha256, "evaluation_plan": saved.train.plan_sha256(plan),
              "weights": saved.train.weights_digest(forward.model), "score": score}
     expected = {**saved.result["digests"], "score": saved.result["score"]}
     differences = [first_difference(expected[name], found[name], name) for name in found]

@@ -52,7 +52,7 @@ def synthetic_batches():
 def loss_and_gradients(config, device, batch):
     """Return (nats a target, {weight: gradient float32 on the CPU}) of the small model on a device."""
     model = busy_model(config).to(device)
-    loss = train.Forward(model, config["training"], device).loss(*(tensor.to(device) for tensor in batch))
+    loss = train.DeviceModel(model, config["training"], device).loss(*(tensor.to(device) for tensor in batch))
     loss = loss / int((batch[1] != IGNORED).sum())
     loss.backward()
     return loss.item(), {name: weight.grad.float().cpu() for name, weight in model.named_parameters()}

@@ -79,6 +79,7 @@ def synthetic_split(config):
 
 def measured(config, updates, seconds, device, peak_tflops):
     """Return the entry `throughput` of the report after some timed updates."""
+    import run_directory
     import train
 
     training, context = config["training"], config["packing"]["context"]
@@ -87,7 +88,7 @@ def measured(config, updates, seconds, device, peak_tflops):
     rate = targets / seconds
     return {"updates": updates, "microbatch": training["microbatch"], "accumulation": training["accumulation"],
             "context": context, "targets": targets, "seconds": seconds, "targets_per_second": rate,
-            "flops_per_token": flops, "peak_tflops": peak_tflops, "peak_bytes": train.peak_bytes(device),
+            "flops_per_token": flops, "peak_tflops": peak_tflops, "peak_bytes": run_directory.peak_bytes(device),
             "model_flop_utilisation": flops * rate / (peak_tflops * 1e12) if peak_tflops else None,
             "utilisation_left_out": None if peak_tflops else "peak unknown for this device; --peak-tflops gives it"}
 
@@ -96,19 +97,20 @@ def train_some(config, device, peak_tflops, report):
     """Train with train.py's own loop, and keep the measurement in the report after each timed update."""
     import torch
 
+    import checkpoint
     import train
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     model, _ = train.prepare_model(config, device)
-    forward = train.Forward(model, config["training"], device)
+    forward = train.DeviceModel(model, config["training"], device)
     optimizer = train.Optimizer(model, config["optimizer"], config["training"]["precision"])
-    progress = dict(train.START)
+    progress = checkpoint.Progress()
 
-    def after_update(line):
-        timed = progress["update"] - WARM_UP
+    def after_update(line, capture):
+        timed = progress.update - WARM_UP
         if timed > 0:
-            report["throughput"] = measured(config, timed, progress["timed_seconds"], device, peak_tflops)
+            report["throughput"] = measured(config, timed, progress.timed_seconds, device, peak_tflops)
 
     split = synthetic_split(config)
     train.train(config, forward, optimizer, split, progress, train.Ranks(device), after_update)

@@ -53,13 +53,13 @@ def freeze_windows(root, population="development", seals=None):
 
 def write_run(directory, condition, seed, statistics, plan="a" * 64):
     """result.json and evaluation_rows.npy of a run as train.py leaves them; statistics: float64 (rows, 4)."""
-    import train
+    import scoring
 
     directory.mkdir(parents=True)
     data = npy_bytes(statistics)
     (directory / "evaluation_rows.npy").write_bytes(data)
     write_json(directory / "result.json", {
-        "condition": condition, "seed": seed, "score": train.summarise(statistics),
+        "condition": condition, "seed": seed, "score": scoring.summarise(statistics),
         "digests": {"evaluation_rows.npy": sha256_bytes(data), "evaluation_plan": plan}})
 
 

@@ -17,7 +17,7 @@ from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "files.py", "manifest.py",
+SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "files.py", "manifest.py", "surroundings.py",
            "protocols/schema.py", "protocols/run_files.py", "corpora/prepared.py")
 
 LOADERS = {

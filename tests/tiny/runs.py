@@ -5,8 +5,10 @@ The text is seeded noise with skewed lengths, some longer than a row; the model 
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +100,14 @@ def losses(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == list(range(1, len(lines) + 1))
     return [line["loss"] for line in lines]
+
+
+def kill_after(run, lines):
+    """Start training, SIGKILL it once metrics.jsonl has that many lines (0: before the first update); its status."""
+    process = subprocess.Popen(command(run), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 60
+    while (metrics.read_bytes().count(b"\n") if metrics.exists() else -1) < lines and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    return process.wait()
