@@ -12,6 +12,7 @@ import sys
 import threading
 
 from evidence import InputError, parse_json
+from surroundings import child_environment
 
 CPU = {"kind": "cpu", "index": None, "uuid": None, "name": None}
 PROBE = """
@@ -74,18 +75,14 @@ def refuse_busy(gpu, share):
     raise InputError(f"--gpu: {gpu['index']} ({gpu['uuid']}) is busy: {reason}")
 
 
-def child_environment(device):
-    """The caller's environment with exactly the reserved device visible: one UUID, or no GPU at all for the CPU.
-
-    Without PYTHONSAFEPATH: a run's train.py imports what lies beside it.
-    """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    return kept | {"CUDA_VISIBLE_DEVICES": device["uuid"] or ""}
+def device_environment(device):
+    """Return the environment of a child that sees exactly this device: one UUID, or no GPU at all for the CPU."""
+    return child_environment(CUDA_VISIBLE_DEVICES=device["uuid"] or "")
 
 
 def refuse_wrong_probe(gpu):
     """InputError unless a child process that sees what the runs will see finds the one UUID."""
-    done = subprocess.run([sys.executable, "-c", PROBE], env=child_environment(gpu), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROBE], env=device_environment(gpu), capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"--gpu: the probe failed: {done.stderr.strip().rpartition(chr(10))[2]}")
     seen = parse_json(done.stdout.encode(), "probe")
@@ -101,9 +98,12 @@ def add_device_arguments(parser):
 
 
 def reserve_device(options):
-    """"cpu" or "cuda", checked: this process and its children see no other device. To be called before torch wakes."""
+    """Return "cpu" or "cuda" for the checked device, the only one that this process and its children see.
+
+    Call it before torch is imported.
+    """
     device = choose_device(options.device, options.gpu)
-    os.environ.update(child_environment(device))
+    os.environ["CUDA_VISIBLE_DEVICES"] = device["uuid"] or ""
     return "cuda" if device["uuid"] else "cpu"
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out
 import evidence
 from evidence import read_json, run_script
 from protocols.run_files import generated_files, write_missing
-from protocols.schema import check_protocol
+from protocols.schema import check_protocol, protocol_runs
 
 ROOT = Path(__file__).resolve().parent
 
@@ -41,10 +41,11 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     protocol = read_json(arguments.protocol)
     check_protocol(protocol, str(arguments.protocol))
-    directory, data = (folder.resolve() / protocol["study"] for folder in (arguments.runs, arguments.data))
+    directory = arguments.runs.resolve() / protocol["study"]
+    data = arguments.data.resolve() / protocol.get("prepared", protocol["study"])
     files = generated_files(protocol, arguments.protocol, ROOT, data, directory)
     written = write_missing(files, directory)
-    runs = len(protocol["conditions"]) * len(protocol["seeds"])
+    runs = len(protocol_runs(protocol))
     for warning in few_documents(read_json(data / "prepared.json"), protocol["packing"]["buffer_size"]):
         print(warning)
     print(f"{runs} run directories, {len(files)} files, {written} of them new: {directory}")

@@ -8,7 +8,8 @@ has an account of its own. Two kinds of edit exist:
     NumPy generator of this kind and seed gives each block its permutation in turn, by `permutation(units)`.
 {"kind": "substitute", "table": FILE, "sha256": DIGEST}
     Each row listed in the table holds the opening of one document instead: its BOS and its first capacity - 1 text
-    tokens. The table is {"rows": [...], "documents": [...]}, both of one length, rows ascending.
+    tokens. The table is {"rows": [...], "documents": [...]}, both of one length, rows ascending. It lies beside the
+    protocol as substitution_<name>.json, and each run directory has a copy.
 """
 
 import hashlib

@@ -4,14 +4,14 @@ generate_runs.py writes the runs of a study, and a sweep writes one run for each
 """
 
 import ast
-import itertools
 import os
 import re
 from pathlib import Path
 
 from corpora.prepared import prepared_digests, prepared_file
-from evidence import canonical_json, read_json, require, sha256_bytes, sha256_file, write_atomic
+from evidence import canonical_json, read_json, require, require_digest, sha256_bytes, sha256_file, write_atomic
 from manifest import format_manifest
+from protocols.schema import protocol_runs
 
 COPIED_SECTIONS = ("packing", "model", "optimizer", "training", "evaluation")
 DATA_FILES = (
@@ -67,6 +67,16 @@ def prepared_data(directory, tokenizer):
     return files, saved["bos"]
 
 
+def edit_tables(edits, folder):
+    """Return {file: bytes} of the tables that edits name, from the folder of the protocol, checked by SHA-256."""
+    tables = {}
+    for edit in edits:
+        if edit["kind"] == "substitute":
+            require_digest(folder / edit["table"], edit["sha256"])
+            tables[edit["table"]] = (folder / edit["table"]).read_bytes()
+    return tables
+
+
 def generated_files(protocol, protocol_path, root, data, directory):
     """Return {path relative to `directory`: bytes} of all runs of a checked protocol and their list runs.sha256."""
     loaders = {condition: _loader_file(root, name, f"{protocol_path}: conditions.{condition}")
@@ -79,11 +89,18 @@ def generated_files(protocol, protocol_path, root, data, directory):
         "data": {"directory": Path(os.path.relpath(data, directory / "run")).as_posix(), "files": data_files},
         **{section: protocol[section] for section in COPIED_SECTIONS},
     }
+    if "captures" in protocol:
+        common["captures"] = protocol["captures"]
     files = {}
-    for (condition, loader), seed in itertools.product(loaders.items(), protocol["seeds"]):
-        config = {**common, "condition": condition, "seed": seed, "loader": loader.name}
-        own = {"loader.py": loader.read_bytes(), "config.json": canonical_json(config)}
-        files |= {f"{condition}_s{seed}/{name}": content for name, content in {**shared, **own}.items()}
+    for run, (condition, seed) in protocol_runs(protocol).items():
+        loader, config = loaders[condition], {**common, "condition": condition, "seed": seed}
+        config["loader"] = loader.name
+        own = {"loader.py": loader.read_bytes()}
+        if condition in protocol.get("edits", {}):
+            config["edits"] = protocol["edits"][condition]
+            own |= edit_tables(config["edits"], protocol_path.parent)
+        own["config.json"] = canonical_json(config)
+        files |= {f"{run}/{name}": content for name, content in {**shared, **own}.items()}
     return {**files, "runs.sha256": format_manifest({name: sha256_bytes(content) for name, content in files.items()})}
 
 

@@ -1,136 +1,130 @@
-"""What is a protocol? The exact keys, types and relations of protocols/<study>.json, checked in one place.
+"""What is a protocol? The exact keys, types, bounds and relations of protocols/*.json, checked in one place.
 
-Scripts that read a protocol call `check_protocol`, or `read_evaluation` for a section of evaluation_<study>.json: a key
-that is missing, unknown, of the wrong type or contradicted by another is named, and nothing has a default. Standard
-library and `evidence` only.
+Scripts that read a protocol call `find_protocol` or `check_protocol`, `read_evaluation` for a section of
+evaluation_<study>.json, and `read_sweep` for candidates_<study>.json. InputError names a key that is missing, unknown,
+of the wrong type, out of bounds or contradicted by another. Nothing has a default. Standard library only.
+
+Four keys of a protocol may be absent. `prepared` names the study whose prepared data are used instead of the study's
+own. `runs` lists the runs one by one, as [condition, seed]; otherwise every condition has every seed. `edits` gives a
+condition the edits of its plan (see loaders/edits.py). `captures` is the number of first updates that are captured.
 """
 
-import math
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from evidence import HEX_DIGEST, InputError, read_json, require, require_keys
+from evidence import InputError, read_json, require, require_keys
+from protocols.shapes import (
+    BETAS,
+    COUNT,
+    DIGEST,
+    FILE,
+    FLAG,
+    FRACTION,
+    NAME,
+    NATURAL,
+    POSITIVE,
+    RISING,
+    SEED,
+    SEED64,
+    SPAN,
+    TEXT,
+    Absent,
+    Kinds,
+    Leaf,
+    Nullable,
+    check_shape,
+    integer,
+    matching,
+    one_of,
+)
 
-
-class Leaf(NamedTuple):
-    """One value of a protocol: what it must be, in words and as a predicate."""
-
-    expected: str
-    holds: Callable[[object], bool]
-
-
-class Nullable(NamedTuple):
-    """A part that may be null: the study goes without."""
-
-    shape: object
-
-
-def _number(value):
-    return type(value) in (int, float) and abs(value) < math.inf
-
-
-def _fraction(value):
-    return _number(value) and 0 <= value <= 1
-
-
-def _naturals(value, least=0):
-    return type(value) is list and all(type(item) is int and item >= least for item in value)
-
-
-def _matches(pattern):
-    return lambda value: type(value) is str and re.fullmatch(pattern, value) is not None
-
-
-COUNT = Leaf("a positive integer", lambda v: type(v) is int and v > 0)
-NATURAL = Leaf("an integer of 0 or more", lambda v: type(v) is int and v >= 0)
-POSITIVE = Leaf("a number over 0", lambda v: _number(v) and v > 0)
-FRACTION = Leaf("a number from 0 to 1", _fraction)
-BETAS = Leaf("two numbers from 0 to 1", lambda v: type(v) is list and len(v) == 2 and all(map(_fraction, v)))
-RISING = Leaf("rising positive integers", lambda v: _naturals(v, 1) and v and v == sorted(set(v)))
-SPAN = Leaf("[first, last) with 0 <= first < last", lambda v: _naturals(v) and len(v) == 2 and v[0] < v[1])
-FLAG = Leaf("true or false", lambda v: type(v) is bool)
-TEXT = Leaf("a text that is not empty", lambda v: type(v) is str and v != "")
-NAME = Leaf("a name of a-z, 0-9 and _", _matches(r"[a-z0-9_]+"))
-FILE = Leaf("a plain file name", _matches(r"[\w-][\w.+-]*"))
-DIGEST = Leaf("64 hex digits", _matches(HEX_DIGEST))
-WINDOWS = Leaf("a text of S and L", _matches(r"[SL]+"))
-PRECISION = Leaf('"float32" or "bfloat16"', lambda v: v in ("float32", "bfloat16"))
+SMALL = integer(1, 1 << 16)
+TOKENS = integer(1, 1 << 24)
+ENTRIES = integer(1, 1_000_000_000)
+UPDATES = integer(1, 100_000_000)
+WINDOWS = matching(r"[SL]{1,1000}", "a text of S and L")
+RUN = Leaf("[condition, seed]", lambda v: type(v) is list and len(v) == 2 and NAME.holds(v[0]) and SEED.holds(v[1]))
 
 _SHARDS = {"text_column": TEXT, "train_shards": [FILE], "validation_shard": FILE}
 _WHEEL = {"file": FILE, "name": TEXT, "sha256": DIGEST, "version": TEXT}
-CORPORA = {
-    "download": {"kind": TEXT, "base_url": TEXT, **_SHARDS},
-    "wheels": {"kind": TEXT, "maximum_bytes": COUNT, "minimum_bytes": COUNT, "row_group_documents": COUNT,
-               "suffixes": [TEXT], "wheels": [_WHEEL], **_SHARDS},
-}
+CORPUS = Kinds({
+    "download": {"base_url": TEXT, **_SHARDS},
+    "wheels": {"maximum_bytes": COUNT, "minimum_bytes": COUNT, "row_group_documents": ENTRIES, "suffixes": [TEXT],
+               "wheels": [_WHEEL], **_SHARDS},
+})
+EDIT = Kinds({
+    "order": {"unit": one_of("row", "update"), "block_updates": UPDATES, "generator": one_of("PCG64"), "seed": SEED64},
+    "substitute": {"table": matching(r"substitution_\w+\.json", "substitution_<name>.json"), "sha256": DIGEST},
+})
 _ADAM_GROUP = {"betas": BETAS, "rate": POSITIVE, "scale_by_width": FLAG}
 _ADAM_GROUPS = ("embedding_scales", "head", "residual_scales", "token_embedding", "value_embeddings")
 SCHEMA = {
     "study": NAME,
+    "prepared": Absent(NAME),
+    "corpus": CORPUS,
     "conditions": {NAME: NAME},
-    "seeds": [NATURAL],
+    "seeds": [SEED],
+    "runs": Absent([RUN]),
+    "edits": Absent({NAME: [EDIT]}),
+    "captures": Absent(UPDATES),
     "tokenizer": {"bos": TEXT, "document_characters": COUNT, "pattern": TEXT, "specials": [TEXT],
-                  "train_characters": COUNT, "vocabulary": COUNT},
-    "packing": {"buffer_size": COUNT, "context": COUNT, "refill_batch": COUNT, "span_seed": NATURAL},
-    "model": {"gate_channels": COUNT, "heads": COUNT, "layers": COUNT, "rotary_base": POSITIVE, "softcap": POSITIVE,
-              "width": COUNT, "window_pattern": WINDOWS},
+                  "train_characters": COUNT, "vocabulary": TOKENS},
+    "packing": {"buffer_size": ENTRIES, "context": TOKENS, "refill_batch": ENTRIES, "span_seed": SEED64},
+    "model": {"gate_channels": SMALL, "heads": SMALL, "layers": integer(1, 1000), "rotary_base": POSITIVE,
+              "softcap": POSITIVE, "width": SMALL, "window_pattern": WINDOWS},
     "optimizer": {
-        "adam": {"epsilon": POSITIVE, "reference_width": COUNT, **dict.fromkeys(_ADAM_GROUPS, _ADAM_GROUP)},
+        "adam": {"epsilon": POSITIVE, "reference_width": SMALL, **dict.fromkeys(_ADAM_GROUPS, _ADAM_GROUP)},
         "cooldown_fraction": FRACTION,
-        "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": COUNT, "rate": POSITIVE,
+        "muon": {"momentum_end": FRACTION, "momentum_start": FRACTION, "momentum_updates": UPDATES, "rate": POSITIVE,
                  "second_moment_beta": FRACTION, "weight_decay": FRACTION},
     },
-    "training": {"accumulation": COUNT, "checkpoint_every": COUNT, "compile": FLAG, "logit_chunk": COUNT,
-                 "loss_limit": POSITIVE, "microbatch": COUNT, "precision": PRECISION, "threads": COUNT,
-                 "timer_skip": NATURAL, "updates": COUNT},
-    "evaluation": {"microbatch": COUNT, "targets": COUNT},
-    "audit": {"repeated": {"context": COUNT, "passes": COUNT, "policies": [NAME]}, "strata": [COUNT]},
+    "training": {"accumulation": SMALL, "checkpoint_every": UPDATES, "compile": FLAG, "logit_chunk": TOKENS,
+                 "loss_limit": POSITIVE, "microbatch": SMALL, "precision": one_of("float32", "bfloat16"),
+                 "threads": integer(1, 1024), "timer_skip": NATURAL, "updates": UPDATES},
+    "evaluation": {"microbatch": SMALL, "targets": COUNT},
+    "audit": {"repeated": {"context": TOKENS, "passes": UPDATES, "policies": [NAME]}, "strata": [COUNT]},
 }
-_POPULATION = Nullable({"documents": SPAN, "seed": NATURAL})
+_POPULATION = Nullable({"documents": SPAN, "seed": SEED64})
 EVALUATION = {
     "confirmation": Nullable({"documents": SPAN, "targets": COUNT}),
-    "prefix_ranking": {"prefixes": RISING, "seed": NATURAL, "subsets": COUNT},
-    "source_windows": {"bins": RISING, "bootstrap": {"replicates": COUNT, "seed": NATURAL}, "contrast_strata": [TEXT],
-                       "per_stratum": COUNT, "strata": RISING,
+    "prefix_ranking": {"prefixes": RISING, "seed": SEED64, "subsets": UPDATES},
+    "source_windows": {"bins": RISING, "bootstrap": {"replicates": UPDATES, "seed": SEED64},
+                       "contrast_strata": [TEXT], "per_stratum": COUNT, "strata": RISING,
                        "populations": {"development": _POPULATION, "confirmation": _POPULATION}},
 }
 
 
-def check_shape(value, shape, where):
-    """InputError naming the key unless `value` has the exact keys and types of `shape`.
+def protocol_runs(protocol):
+    """Return {name: (condition, seed)} of a protocol's runs, seed by seed unless the protocol lists them."""
+    pairs = protocol.get("runs") or [(condition, seed) for seed in protocol["seeds"]
+                                     for condition in protocol["conditions"]]
+    return {f"{condition}_s{seed}": (condition, seed) for condition, seed in pairs}
 
-    A shape is a Leaf, a Nullable of a shape, a dict of exact keys, a dict {Leaf: shape} for keys of the user's choice,
-    or a list with the one shape of all its entries; the last two may not be empty.
-    """
-    if isinstance(shape, Nullable):
-        if value is None:
-            return
-        shape = shape.shape
-    if isinstance(shape, Leaf):
-        require(shape.holds(value), where, f"expected {shape.expected}, found {value!r}")
-        return
-    free = next((key for key in shape if isinstance(key, Leaf)), None)
-    if isinstance(shape, list):
-        require(isinstance(value, list) and value, where, f"expected a list with entries, found {value!r}")
-        value, shape = dict(enumerate(value)), dict(enumerate(shape * len(value)))
-    elif free:
-        require(isinstance(value, dict) and value, where, f"expected an object with entries, found {value!r}")
-        for key in value:
-            check_shape(key, free, f"{where}: key")
-        shape = dict.fromkeys(value, shape[free])
-    require_keys(value, shape, where)
-    for key, item in value.items():
-        check_shape(item, shape[key], f"{where}.{key}")
+
+def _check_distinct(protocol, where):
+    corpus = protocol["corpus"]
+    lists = {"seeds": protocol["seeds"], "tokenizer.specials": protocol["tokenizer"]["specials"],
+             "corpus: shards": [*corpus["train_shards"], corpus["validation_shard"]],
+             "runs": [tuple(run) for run in protocol.get("runs", [])]}
+    for key, values in lists.items():
+        require(len(set(values)) == len(values), f"{where}.{key}", f"expected distinct entries, found {values}")
+
+
+def _check_runs(protocol, where):
+    conditions, seeds = protocol["conditions"], protocol["seeds"]
+    for key, names in (("runs", [condition for condition, _ in protocol.get("runs", [])]),
+                       ("edits", list(protocol.get("edits", {})))):
+        unknown = sorted(set(names) - set(conditions))
+        require(not unknown, f"{where}.{key}", f"expected conditions of {', '.join(conditions)}, found {unknown}")
+    pairs = protocol_runs(protocol).values()
+    for key, expected, found in (("conditions", conditions, {condition for condition, _ in pairs}),
+                                 ("seeds", seeds, {seed for _, seed in pairs})):
+        unlike = sorted(set(expected) ^ found)
+        require(not unlike, f"{where}.runs", f"expected runs of exactly the {key}, differs in {unlike}")
 
 
 def _check_relations(protocol, where):
-    model, tokenizer, corpus = protocol["model"], protocol["tokenizer"], protocol["corpus"]
-    context, specials = protocol["packing"]["context"], tokenizer["specials"]
-    shards = [*corpus["train_shards"], corpus["validation_shard"]]
-    for key, values in {"seeds": protocol["seeds"], "tokenizer.specials": specials, "corpus: shards": shards}.items():
-        require(len(set(values)) == len(values), f"{where}.{key}", f"expected distinct entries, found {values}")
+    model, tokenizer, context = protocol["model"], protocol["tokenizer"], protocol["packing"]["context"]
+    specials = tokenizer["specials"]
     rules = [
         ("tokenizer", "bos", lambda v: v in specials, f"one of {specials}"),
         ("tokenizer", "vocabulary", lambda v: v >= 256 + len(specials), "room for 256 bytes and the specials"),
@@ -145,16 +139,15 @@ def _check_relations(protocol, where):
 
 
 def check_protocol(protocol, where):
-    """InputError naming the first key of a protocol that is missing, unknown, of the wrong type or contradicted."""
-    require_keys(protocol, {*SCHEMA, "corpus"}, where)
-    kind = protocol["corpus"].get("kind") if isinstance(protocol["corpus"], dict) else None
-    require(kind in list(CORPORA), f"{where}.corpus.kind", f"expected one of {', '.join(CORPORA)}, found {kind!r}")
-    check_shape(protocol, {**SCHEMA, "corpus": CORPORA[kind]}, where)
+    """Raise InputError, which names the key, unless a protocol has the schema and its parts agree."""
+    check_shape(protocol, SCHEMA, where)
+    _check_distinct(protocol, where)
+    _check_runs(protocol, where)
     _check_relations(protocol, where)
 
 
 def read_evaluation(path, section):
-    """One section of an evaluation protocol, null where the study goes without; InputError names what is wrong."""
+    """Return a section of an evaluation protocol, None where the study goes without; InputError says what is wrong."""
     content = read_json(path)
     require_keys(content, {section, *EVALUATION.keys() & content} if isinstance(content, dict) else (), path)
     check_shape(content[section], EVALUATION[section], f"{path}: {section}")
@@ -162,16 +155,20 @@ def read_evaluation(path, section):
 
 
 def study_protocols(folder):
-    """The protocols of studies in `folder`; the rest say what else is done with a study (evaluation_, candidates_)."""
-    return [path for path in sorted(folder.glob("*.json")) if not path.stem.startswith(("evaluation_", "candidates_"))]
+    """Return the paths of the protocols of studies in `folder`; other files there only add to a study."""
+    others = ("evaluation_", "candidates_", "substitution_")
+    return [path for path in sorted(folder.glob("*.json")) if not path.stem.startswith(others)]
 
 
 def find_protocol(name, folder):
-    """(checked protocol, its path) of a study in `folder`, or of the path of a .json; InputError lists the studies."""
+    """Return (checked protocol, its path) of a study in `folder`, or of the path of a .json file.
+
+    InputError lists the studies when there is no such protocol.
+    """
     path = Path(name) if name.endswith(".json") else folder / f"{name}.json"
     if not path.exists():
-        there = ", ".join(other.stem for other in study_protocols(path.parent))
-        raise InputError(f"{path}: no such protocol; there are {there}")
+        known = ", ".join(other.stem for other in study_protocols(path.parent))
+        raise InputError(f"{path}: no such protocol; expected one of {known}")
     protocol = read_json(path)
     check_protocol(protocol, str(path))
     return protocol, path
@@ -179,10 +176,10 @@ def find_protocol(name, folder):
 
 # -------------------------------------------------------------------------------------------- sweeps
 
-CANDIDATE = {"context": COUNT, "heads": COUNT, "microbatch": COUNT, "width": COUNT}
-SWEEP = {"base": NAME, "calibration_updates": Leaf("2 or more", lambda v: type(v) is int and v >= 2),
-         "candidates": [CANDIDATE], "condition": NAME, "evaluation_targets": COUNT, "logit_chunk": COUNT,
-         "seconds": POSITIVE, "seed": NATURAL}
+CANDIDATE = {"context": TOKENS, "heads": SMALL, "microbatch": SMALL, "width": SMALL}
+SWEEP = {"base": NAME, "calibration_updates": integer(2, 100_000),
+         "candidates": [CANDIDATE], "condition": NAME, "evaluation_targets": COUNT, "logit_chunk": TOKENS,
+         "seconds": POSITIVE, "seed": SEED}
 
 
 def read_sweep(path):

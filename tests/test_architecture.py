@@ -40,10 +40,14 @@ MAY_IMPORT = {
     "fetch_supplement.py": "bundles corpora.transfer tqdm",
     "verify_all.py": "bundles surroundings",
     "check_manifests.py": "bundles protocols",
-    "run_all.py": "devices surroundings",
-    "train.py": "run_directory surroundings loaders numpy torch safetensors tqdm",
-    "run_directory.py": "surroundings loaders numpy torch safetensors tqdm",
-    "research/*": "research corpora loaders protocols devices surroundings train "
+    "run_all.py": "devices reservations surroundings",
+    "reservations.py": "surroundings",
+    "train.py": "run_directory checkpoint captures scoring surroundings loaders numpy torch safetensors tqdm",
+    "run_directory.py": "checkpoint surroundings loaders numpy torch safetensors tqdm",
+    "checkpoint.py": "loaders torch safetensors",
+    "scoring.py": "run_directory loaders numpy torch",
+    "captures.py": "",
+    "research/*": "research corpora loaders protocols devices surroundings train checkpoint run_directory scoring "
                   "numpy numba torch safetensors pyarrow tiktoken matplotlib tabulate",
 }
 WITHOUT_GROUND = ("files.py", "evidence.py", "manifest.py", "loaders/*")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devices import child_environment
+from surroundings import child_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 # train.py is as the frozen runs have it, and is started by scripts that see to this.
@@ -43,6 +43,6 @@ def test_a_run_finds_the_modules_beside_its_trainer(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     (tmp_path / "beside.py").write_text("word = 'found'\n")
     (tmp_path / "train.py").write_text("import beside; print(beside.word)\n")
-    environment = child_environment({"uuid": None})
+    environment = child_environment()
     done = subprocess.run([sys.executable, tmp_path / "train.py"], env=environment, capture_output=True, text=True)
     assert done.stdout == "found\n", done.stderr

@@ -15,8 +15,6 @@ import train
 from checkpoint import Progress, live_tensors
 from loaders import accounting, best_fit_crop, document_masked, padded, rows
 from loaders.batches import IGNORED
-from test_model import CPU, TINY, busy_model, random_ids
-from test_train import kill_after
 from tiny import runs as tiny_runs
 from tiny.models import CPU, TINY, busy_model, random_ids
 

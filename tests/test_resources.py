@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evidence
-import run_all
+import reservations
 from research.resources import sum_resources
 from research.resources import verify_resources as verifier
 from tiny import runs as tiny_runs
@@ -80,7 +80,7 @@ def study(tmp_path):
     unfinished = tmp_path / "runs/sweep_demo/context512_width96_microbatch2/run/baseline_s43"
     write_result(unfinished, None, [2048, 2048, 0])
     write_sweep(tmp_path, swept)
-    ledger = run_all.Ledger(folder / "ledger.jsonl")
+    ledger = reservations.Ledger(folder / "ledger.jsonl")
     reserve(ledger, RUNS[0], "finished", 130.0, 0)
     reserve(ledger, RUNS[1], "failed", 7.25, 3)
     ledger.start(RUNS[1], CPU)
@@ -262,7 +262,7 @@ def test_other_runs_than_the_frozen_ones_are_not_frozen(study):
 
 
 def test_unfinished_and_running_runs_are_not_frozen(study):
-    run_all.Ledger(study / "runs/demo/ledger.jsonl").start(RUNS[0], CPU)
+    reservations.Ledger(study / "runs/demo/ledger.jsonl").start(RUNS[0], CPU)
     with pytest.raises(evidence.InputError, match=f"{RUNS[0]}: attempt 3 has no end"):
         freeze(study)
     (study / f"runs/demo/{RUNS[3]}/result.json").unlink()

@@ -1,6 +1,8 @@
 """The runner brings each run to its end once, runs only what was generated, survives kills of its children and of
 itself, keeps a second runner out, and leaves a trace of every reservation. Real child processes, real kills."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -11,7 +13,8 @@ from datetime import datetime
 
 import pytest
 
-from evidence import sha256_file
+import surroundings
+from evidence import InputError, sha256_file
 from manifest import format_manifest, read_manifest
 from tiny import repository as tiny_study
 from tiny.repository import RUNS, attempts, ledger, nothing_ran
@@ -39,14 +42,14 @@ def run_until_unlocked(repository):
     """The runner's first process that is not kept out: a killed child holds the lock until the system has reaped it."""
     for _ in range(50):
         done = run_all(repository)
-        if "held by" not in done.stderr:
+        if "locked by" not in done.stderr:
             break
     return done
 
 
 def wait_until_noted(repository, children):
     """Until the lock's note names every one of {run: pid}; a child may be at work before its runner has noted it."""
-    wanted, note, deadline = [f"{run} in pid {pid}" for run, pid in children.items()], "", time.monotonic() + 60
+    wanted, note, deadline = [f'"{run}": {pid}' for run, pid in children.items()], "", time.monotonic() + 60
     while not all(part in note for part in wanted):
         assert time.monotonic() < deadline, f"expected {wanted}, found {note!r}"
         time.sleep(0.01)
@@ -72,7 +75,7 @@ def test_all_runs_are_done_in_order_with_no_gpu_visible(repository):
     for run in RUNS:
         here = study(repository) / run
         assert attempts(repository, run) == [{"arguments": [str(here / "config.json"), "--device", "cpu"],
-                                              "cwd": str(here), "resumed": False, "visible": ""}]
+                                              "cwd": str(here), "resumed": False, "visible": "", "ranks": []}]
     assert done.stdout.splitlines()[-1].startswith(f"all 3 runs finished: {study(repository)}")
 
 
@@ -143,7 +146,7 @@ def test_a_run_that_outlives_its_killed_runner_keeps_the_next_runner_out(reposit
     runner.kill()
     runner.wait(timeout=60)
     refused = run_all(repository)
-    assert refused.returncode == 2 and f"baseline_s1 in pid {child}" in refused.stderr
+    assert refused.returncode == 2 and f".lock: locked by baseline_s1 (process {child});" in refused.stderr
     assert len(attempts(repository, "baseline_s1")) == 1
     os.kill(child, signal.SIGKILL)
     runner.communicate(timeout=60)
@@ -215,7 +218,7 @@ def test_of_two_runners_the_second_is_kept_out_with_the_holders_pid(repository):
     runner = start(repository)
     tiny_study.wait_for(study(repository) / "baseline_s1/waiting")
     second = run_all(repository)
-    assert second.returncode == 2 and f"pid {runner.pid}" in second.stderr
+    assert second.returncode == 2 and f"the runner (process {runner.pid})" in second.stderr
     (study(repository) / "baseline_s1/go").touch()
     _, errors = runner.communicate(timeout=60)
     assert runner.returncode == 0, errors
@@ -272,14 +275,62 @@ def test_code_and_settings_are_one_for_all_runs_even_when_the_list_agrees(reposi
     assert nothing_ran(repository)
 
 
-@pytest.mark.parametrize("change, named", [(lambda line: line[:-1], "ledger.jsonl:6: the line is torn"),
-                                           (lambda line: line.replace(b"attempt", b"try"), "missing key attempt")])
-def test_a_damaged_ledger_is_refused_by_line(repository, change, named):
+def test_a_ledger_line_without_its_keys_is_refused_by_line(repository):
     run_all(repository)
     path = study(repository) / "ledger.jsonl"
-    *lines, last = path.read_bytes().splitlines(keepends=True)
-    damaged = b"".join(lines) + change(last)
+    damaged = path.read_bytes().replace(b"attempt", b"try")
     path.write_bytes(damaged)
     done = run_all(repository)
-    assert done.returncode == 2 and named in done.stderr
+    assert done.returncode == 2 and "ledger.jsonl:1: missing key attempt" in done.stderr
     assert path.read_bytes() == damaged
+
+
+def test_an_incomplete_last_line_of_the_ledger_is_removed_and_its_run_counts_as_lost(repository):
+    run_all(repository)
+    path = study(repository) / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-5])
+    done = run_all(repository)
+    assert done.returncode == 0 and "ledger.jsonl:6: removed an incomplete line" in done.stderr
+    assert ledger(repository)[-1]["outcome"] == "lost" and len(ledger(repository)) == 6
+
+
+# ----------------------------------------------------------------------------------- the surroundings
+
+
+def test_a_ledger_on_a_full_disk_names_its_file_and_keeps_whole_lines(tmp_path):
+    """The limit of file sizes is a real one; /dev/full refuses every byte."""
+    code = ("import pathlib, resource, signal, sys, reservations\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "ledger = reservations.Ledger(pathlib.Path(sys.argv[1]))\n"
+            "ledger.start('baseline_s1', None)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
+            "ledger.start('baseline_s2', None)")
+    path = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=tiny_study.ROOT, capture_output=True, text=True)
+    assert f"InputError: {path}: File too large; make room" in done.stderr
+    assert len(path.read_text().splitlines()) == 1 and path.read_bytes().endswith(b"\n")
+
+
+def test_a_file_system_without_locks_is_named_with_a_way_on(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InputError, match=r"\.lock: this file system cannot lock files .*--runs"):
+        surroundings.lock(tmp_path / ".lock")
+
+
+def test_a_pods_rank_variables_do_not_reach_the_runs(repository):
+    done = tiny_study.run_all(repository, "--device", "cpu", env={"WORLD_SIZE": "2", "RANK": "0"})
+    assert done.returncode == 0, done.stderr
+    assert [attempts(repository, run)[0]["ranks"] for run in RUNS] == [[], [], []]
+
+
+def test_the_lines_of_runs_side_by_side_stay_whole_and_name_their_run(repository):
+    behave(repository, **dict.fromkeys(RUNS, "talk"))
+    done = tiny_study.run_all(repository, "--device", "cpu", "--jobs", "3")
+    assert done.returncode == 0, done.stderr
+    for run in RUNS:
+        expected = [f"{run}: line {number}" for number in range(50)] + [f"{run}: an end without a newline"]
+        assert [line for line in done.stderr.splitlines() if line.startswith(f"{run}:")] == expected
+        assert (study(repository) / run / "train.log").read_text().count("line") == 51

@@ -3,7 +3,7 @@
 import re
 
 from evidence import InputError, read_json
-from protocols.schema import TEXT, Leaf, check_shape
+from protocols.shapes import TEXT, Leaf, check_shape
 from research.published_tables.formulas import Formula, exactly, read_printed
 
 QUESTION = "research/published_tables"

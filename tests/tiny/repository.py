@@ -17,8 +17,9 @@ from evidence import canonical_json, sha256_file, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ["baseline_s1", "random_crop_s1", "segmented_s1"]  # of the fixture `repository`
-SCRIPTS = ("generate_runs.py", "run_all.py", "devices.py", "evidence.py", "files.py", "manifest.py", "surroundings.py",
-           "protocols/schema.py", "protocols/run_files.py", "corpora/prepared.py")
+SCRIPTS = ("generate_runs.py", "run_all.py", "reservations.py", "devices.py", "evidence.py", "files.py", "manifest.py",
+           "surroundings.py", "protocols/schema.py", "protocols/shapes.py", "protocols/run_files.py",
+           "corpora/prepared.py")
 
 LOADERS = {
     "accounting": "ROW = 0\n",
@@ -38,12 +39,17 @@ here = Path(__file__).resolve().parent
 script = here.parent / "behaviour.json"
 behaviour = json.loads(script.read_text()).get(here.name) if script.exists() else None
 note = {"arguments": sys.argv[1:], "visible": os.environ["CUDA_VISIBLE_DEVICES"], "cwd": os.getcwd(),
-        "resumed": (here / "checkpoint").exists()}
+        "resumed": (here / "checkpoint").exists(),
+        "ranks": [name for name in ("WORLD_SIZE", "RANK") if name in os.environ]}
 with open(here / "attempts.jsonl", "a") as file:
     file.write(json.dumps(note) + "\\n")
 (here / "checkpoint").write_text("saved")
 if behaviour == "fail":
     sys.exit(3)
+if behaviour == "talk":
+    for number in range(50):
+        print("line", number, file=sys.stderr, flush=True)
+    print("an end without a newline", end="", file=sys.stderr)
 if behaviour == "wait":
     (here / "waiting").write_text(str(os.getpid()))
     deadline = time.monotonic() + 60
