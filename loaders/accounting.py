@@ -49,7 +49,7 @@ def integer_at_least(name, value, least):
 
 
 def positive_integers(name, values):
-    """`values` as contiguous int64 (n,), n > 0, all in 1..2^31-1; ValueError names the first that is not."""
+    """Return `values` as contiguous int64 (n,), n > 0, all in 1..2^31-1; ValueError names the first that is not."""
     values = np.asarray(values)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{name}: expected a list of at least one positive integer, found shape {values.shape}")

@@ -214,15 +214,16 @@ def test_a_run_states_the_targets_it_scored(runs):
         result = tiny_runs.result(runs / f"{condition}_s43")
         lines = [evidence.parse_json(line, "metrics") for line in
                  (runs / f"{condition}_s43/metrics.jsonl").read_bytes().splitlines()]
-        assert sum(line["targets"] for line in lines) == result["effective_targets"]
+        assert sum(line["targets"] for line in lines) == result["effective_targets"] == result["targets"]
+        assert result["total_flops"] == result["flops_per_token"] * result["positions"]
         if condition == "stream":
-            assert result["effective_targets"] == result["targets"]
+            assert result["targets"] == result["positions"]
         else:
             loader = {"masked": best_fit_crop, "padded": padded}[condition]
             plan = loader.plan(lengths, capacity=33, rows=result["rows"], buffer_size=20, refill=refill)
             assert result["digests"]["plan"] == accounting.plan_sha256(plan)
             assert result["effective_targets"] == plan[:, [accounting.BOS, accounting.COUNT]].sum() - len(plan)
-            assert result["effective_targets"] < result["targets"]
+            assert result["targets"] < result["positions"] <= result["rows"] * 32
 
 
 def test_conditions_start_from_the_same_weights_and_are_scored_on_the_same_rows(runs):

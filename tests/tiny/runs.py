@@ -86,7 +86,7 @@ def command(run, *launcher):
 def train(run, *launcher, check=True):
     """The finished trainer process of a run directory."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command(run, *launcher), capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command(run, *launcher), capture_output=True, text=True, timeout=900, env=environment)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -105,7 +105,7 @@ def losses(run):
 def kill_after(run, lines):
     """Start training, SIGKILL it once metrics.jsonl has that many lines (0: before the first update); its status."""
     process = subprocess.Popen(command(run), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 60
+    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 600
     while (metrics.read_bytes().count(b"\n") if metrics.exists() else -1) < lines and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.002)
