@@ -9,8 +9,13 @@ from evidence import sha256_bytes
 from research.reference_packer import ReferencePacker
 
 
+def prepared_name(protocol):
+    """Return the frozen protocol's prepared study: the folder of its inputs in data/."""
+    return next(entry["path"].split("/")[1] for entry in protocol["inputs"] if entry["path"].startswith("data/"))
+
+
 def read_lengths(root, study):
-    """Return (lengths, refill) of the validation split, each int64 (n,), or None where neither place has them.
+    """Return (lengths, refill) of a prepared study's validation split, each int64 (n,), or None where they are missing.
 
     They are read from the prepared data, or else from the copies that research/source_exclusion freezes.
     """

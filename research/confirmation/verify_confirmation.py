@@ -56,6 +56,7 @@ class Evidence:
                        "checkpoints": read_json(root / f"research/matched_training/checkpoints_{study}.json")}
         self.protocol, self.checkpoints = (record["content"] for record in self.sealed.values())
         self.inputs = {entry["path"]: entry["sha256"] for entry in self.protocol["inputs"]}
+        self.prepared = reference_stream.prepared_name(self.protocol)
         rows = folder / f"rows_{study}.npy"
         require(rows.exists(), rows, f"missing; it comes with {study}.json")
         self.rows_bytes = rows.read_bytes()
@@ -66,7 +67,7 @@ class Evidence:
         return np.load(io.BytesIO(self.rows_bytes), allow_pickle=False)
 
     def data(self, name):
-        return self.root / "data" / self.study / name
+        return self.root / "data" / self.prepared / name
 
 
 # ------------------------------------------------------------------------------------------- checks
@@ -152,7 +153,7 @@ def check_scores(checks, frozen):
 
 def check_stream(checks, frozen):
     """Check the stream's facts from the lengths and, with prepared data, its fingerprint and the bytes of each row."""
-    found = reference_stream.read_lengths(frozen.root, frozen.study)
+    found = reference_stream.read_lengths(frozen.root, frozen.prepared)
     if found is None:
         return
     (lengths, refill), capacity = found, frozen.protocol["packing"]["context"] + 1
@@ -162,7 +163,7 @@ def check_stream(checks, frozen):
     checks.equal("stream packed again", {key: frozen.protocol["stream"][key] for key in facts}, facts)
     missing = [name for name in ROW_FILES if not frozen.data(name).exists()]
     if missing:
-        print(f"left out the fingerprint and the bytes of the rows: no data/{frozen.study}/{missing[0]}")
+        print(f"left out the fingerprint and the bytes of the rows: no data/{frozen.prepared}/{missing[0]}")
     else:
         check_rows(checks, frozen, plan, lengths, capacity)
 

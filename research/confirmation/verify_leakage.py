@@ -83,7 +83,7 @@ def derive_streams(frozen, lengths, refill):
 
 def check_streams(checks, frozen):
     """Check every number that follows from the lengths of the validation documents."""
-    found = reference_stream.read_lengths(frozen.root, frozen.study)
+    found = reference_stream.read_lengths(frozen.root, reference_stream.prepared_name(frozen.protocol))
     if found is None:
         return
     for key, value in derive_streams(frozen, *found).items():

@@ -18,10 +18,11 @@ def settings(protocol, digest, condition, seed, inputs):
     digest: SHA-256 of the protocol's file. inputs: {prepared file: SHA-256}. Special tokens follow all ordinary ones.
     """
     tokenizer, study = protocol["tokenizer"], protocol["study"]
+    data = {"directory": f"../../../data/{protocol.get('prepared', study)}", "files": inputs}
     bos = tokenizer["vocabulary"] - len(tokenizer["specials"]) + tokenizer["specials"].index(tokenizer["bos"])
     return canonical_json({
         **{name: protocol[name] for name in SECTIONS}, "bos": bos, "condition": condition, "seed": seed,
-        "data": {"directory": f"../../../data/{study}", "files": inputs}, "study": study, "protocol_sha256": digest,
+        "data": data, "study": study, "protocol_sha256": digest,
         "loader": f"{protocol['conditions'][condition]}.py", "vocabulary": tokenizer["vocabulary"]})
 
 
@@ -92,12 +93,13 @@ def check_data(checks, manifest, runs):
 def check_bindings(checks, study, runs, root):
     """Make all of these checks for {run: result} of a study; what is missing below `root` is left out by name."""
     path = root / f"protocols/{study}.json"
-    if protocol := read_json_if_there(path):
+    protocol = read_json_if_there(path)
+    if protocol:
         check_protocol(checks, protocol, sha256_file(path), runs)
         check_loaders(checks, protocol, runs, root)
     if audit := read_json_if_there(root / f"research/source_exclusion/{study}.json"):
         check_audit(checks, audit, runs)
-    manifest = root / f"manifests/{study}.sha256"
+    manifest = root / f"manifests/{protocol.get('prepared', study) if protocol else study}.sha256"
     if manifest.exists():
         check_data(checks, manifest, runs)
     else:
