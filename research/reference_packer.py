@@ -46,6 +46,10 @@ class ReferencePacker:
             self.batches.append(sorted(batch))
         self.keys, self.emitted, self.taken, self.row, self.space = [], {}, 0, 0, capacity
 
+    def __len__(self):
+        """Return how many entries are buffered."""
+        return len(self.keys)
+
     @property
     def arrived(self):
         """The number of documents that have arrived."""
@@ -62,7 +66,7 @@ class ReferencePacker:
 
     def refill(self):
         """Let batches arrive until `buffer_size` entries are buffered."""
-        while len(self.keys) < self.buffer_size:
+        while len(self) < self.buffer_size:
             self.arrive()
 
     def fitting(self, space):
@@ -133,13 +137,19 @@ class BackfillPacker(ReferencePacker):
         super().__init__(lengths, refill, capacity=capacity, buffer_size=buffer_size, lossless=lossless)
         self.lengths, self.queue = lengths, []
 
-    def refill(self):
-        """Let batches arrive until `buffer_size` entries are buffered."""
-        while len(self.queue) < self.buffer_size:
-            first = self.arrived
-            self.taken += 1
-            self.queue += [(arrival, 0, self.lengths[arrival % self.documents])
-                           for arrival in range(first, self.arrived)]
+    def __len__(self):
+        """Return how many entries are buffered."""
+        return len(self.queue)
+
+    def arrive(self):
+        """Let the next refill batch arrive."""
+        first = self.arrived
+        self.taken += 1
+        self.queue += [(arrival, 0, self.lengths[arrival % self.documents]) for arrival in range(first, self.arrived)]
+
+    def fitting(self, space):
+        """Return how many buffered entries have at most `space` tokens."""
+        return sum(tokens <= space for _, _, tokens in self.queue)
 
     def choose(self, space):
         """Return the place in `queue` of the entry that is emitted into `space` tokens."""

@@ -21,7 +21,8 @@ from research.source_exclusion.reference_stream import ReferenceStream
 FOLDER = "research/source_exclusion"
 PRINTED = "research/published_tables/version_2.json"
 ORDERS = 20
-POLICIES = {"best_fit_crop": "baseline", "random_span": "random_crop", "segment_first": "segmented"}
+POLICIES = {"best_fit_crop": "baseline", "random_span": "random_crop", "segment_first": "segmented",
+            **{name: name for name in ("lossless", "backfill", "backfill_lossless")}}  # {loader: policy}
 STREAM_FILES = ("train/lengths.npy", "train/refill.npy")
 ARRAYS = (*STREAM_FILES, "validation/lengths.npy", "validation/refill.npy")
 

@@ -6,13 +6,13 @@ and removals. Section numbers are those of the paper. Standard library and NumPy
 
 import numpy as np
 
-from research.reference_packer import ReferencePacker
+from research.reference_packer import BackfillPacker, ReferencePacker
 
 
 def whole_rows(packer, passes):
     """Return how many rows are full before anything of pass `passes` + 1 arrives; the packer is used up."""
     while True:
-        while len(packer.keys) < packer.buffer_size:
+        while len(packer) < packer.buffer_size:
             if packer.taken == passes * len(packer.batches):
                 return packer.row
             packer.arrive()
@@ -25,9 +25,16 @@ def select_watched(packer, rows):
     found = []
     while packer.row < rows:
         packer.refill()
-        buffered = len(packer.keys), packer.fitting(packer.capacity)
+        buffered = len(packer), packer.fitting(packer.capacity)
         found.append((*packer.select(), *buffered))
     return np.array(found, np.int64).reshape(-1, 8)
+
+
+def packer_of(policy, lengths, refill, sizes):
+    """Return the reference packer of a policy; sizes: capacity and buffer_size."""
+    if policy.startswith("backfill"):
+        return BackfillPacker(lengths, refill, lossless=policy == "backfill_lossless", **sizes)
+    return ReferencePacker(lengths, refill, lossless=policy == "lossless", chunk=policy == "segmented", **sizes)
 
 
 class ReferenceStream:
@@ -40,12 +47,9 @@ class ReferenceStream:
 
     def __init__(self, lengths, refill, policy, *, capacity, buffer_size, seed, rows=None, passes=None):
         self.corpus, self.policy, self.capacity, self.buffer_size = lengths, policy, capacity, buffer_size
-
-        def packer():
-            return ReferencePacker(lengths.tolist(), refill.tolist(), capacity=capacity, buffer_size=buffer_size,
-                                   lossless=policy == "lossless", chunk=policy == "segmented")
-
-        self.rows, used = whole_rows(packer(), passes) if rows is None else rows, packer()
+        packing = policy, lengths.tolist(), refill.tolist(), {"capacity": capacity, "buffer_size": buffer_size}
+        self.rows = whole_rows(packer_of(*packing), passes) if rows is None else rows
+        used = packer_of(*packing)
         selections = select_watched(used, self.rows)
         self.document = np.arange(used.arrived) % len(lengths)
         self.length = lengths[self.document]
@@ -60,7 +64,7 @@ class ReferenceStream:
         _, arrival, bos, _, count = self.plan.T
         if self.policy == "random_crop":
             self._draw_starts(seed)
-        self.dropped = np.zeros_like(rest) if self.policy == "lossless" else rest
+        self.dropped = np.zeros_like(rest) if self.policy.endswith("lossless") else rest
         self.emitted, self.discarded = self._sum(arrival, bos + count), self._sum(arrival, self.dropped)
         self.segments = np.bincount(arrival, minlength=len(self.document))
         complete = arrival[count == self.length[arrival] - 1]
