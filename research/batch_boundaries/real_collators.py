@@ -1,18 +1,17 @@
 """What do published collators really do with documents, in these versions?
 
-Adapters for diagnose.py, one a collator and setting, and the diagnosis of each, frozen with the batches themselves, so
-that the items can be derived again without the libraries.
+The module has one adapter for diagnose.py for each collator and setting. The frozen record has what each collator
+returned, so that it can be diagnosed again without the libraries; its statuses are those of the checklist at that time.
 
-    real_collators.py                             every setting: a line each, compared with collators.json
-    diagnose.py real_collators.py:flattening      one of them in full
+    python research/batch_boundaries/real_collators.py            # every setting, compared with collators.json
+    python research/batch_boundaries/diagnose.py research/batch_boundaries/real_collators.py:flattening
 
-Reads   nothing; the tokenizer is made in memory, nothing is downloaded
-Writes  research/batch_boundaries/collators.json, once: other content is refused
-Needs   the optional extras: pip install -r requirements-extra.txt
+Reads   nothing; the tokenizer is made in memory, and nothing is downloaded
+Writes  nothing, or the documents, batches and items with --json FILE
+Needs   the optional packages of requirements-extra.txt
 About   20 seconds
 """
 
-import argparse
 import importlib.metadata
 import os
 import sys
@@ -20,10 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import InputError, freeze_json, run_script
+from evidence import Checks, InputError, first_difference, parser, read_json, require, run_script, write_json
 from research.batch_boundaries.diagnosis import count_statuses, diagnose, make_documents
+from research.batch_boundaries.verdicts import Declared
 
-HERE = Path(__file__).resolve().parent
+FROZEN = Path(__file__).resolve().parent / "collators.json"
 
 PINNED = {"transformers": "4.57.1", "trl": "1.16.0"}
 BOS, EOS, PAD, VOCABULARY = 1, 2, 0, 64
@@ -38,7 +38,7 @@ def features(documents):
 
 
 def tokenizer(pad):
-    """A word-level tokenizer of VOCABULARY words, whose padding is the word of id `pad`."""
+    """Return a word-level tokenizer of VOCABULARY words, whose padding is the word of id `pad`."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -89,7 +89,7 @@ def trl_collated(examples, **settings):
 
 
 def trl_packed(documents, strategy, **settings):
-    """TRL's packing of a data set to rows of CAPACITY, then its collator, as SFTTrainer joins the two."""
+    """Pack a data set to rows of CAPACITY as TRL does, then collate it, as SFTTrainer joins the two."""
     import datasets
     from trl import pack_dataset
 
@@ -130,52 +130,62 @@ CASES = [
     {"function": trl_best_fit, "library": "trl", "lengths": LONG},
     {"function": trl_best_fit_split, "library": "trl", "lengths": LONG},
     {"function": trl_wrapped, "library": "trl", "lengths": LONG, "pad": EOS, "semantics": "continuous"},
-    {"function": trl_wrapped, "library": "trl", "lengths": LONG, "pad": EOS},
+    {"function": trl_wrapped, "library": "trl", "lengths": LONG, "pad": EOS, "isolation": "batch"},
 ]
 
 
-def run_case(function, library, pad=None, pad_in_text=False, lengths=(4, 3, 7), semantics="independent"):
-    """The record of one case: what was handed over, what came back, and what diagnose.py says to it."""
+def run_case(function, library, pad=None, pad_in_text=False, lengths=(4, 3, 7), semantics="independent",
+             isolation="auto"):
+    """Return the record of one case: the documents, the batches, and what diagnose.py says about them."""
     documents = make_documents(list(lengths), bos=BOS, eos=EOS, pad=pad, pad_in_text=pad_in_text, first_id=10)
-    options = argparse.Namespace(function=function.__name__, bos=BOS, eos=EOS, pad=pad, added=[],
-                                 convention="internal", semantics=semantics)
     stated = {"convention": "internal", "eos": EOS, "pad": pad, "semantics": semantics}
-    return diagnose(function, documents, options) | {"function": function.__name__, "library": library,
-                                                     "options": stated}
+    result = diagnose(function, documents, Declared(**stated, bos=BOS, isolation=isolation), name=function.__name__)
+    return result | {"function": function.__name__, "library": library, "options": stated}
 
 
 def require_versions():
-    """InputError unless the pinned libraries are there; {library: version}."""
+    """Return {library: version}; InputError unless the pinned libraries are installed."""
     for library, version in PINNED.items():
         try:
             found = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             raise InputError(f"{library} is not installed: pip install -r requirements-extra.txt") from None
-        if found != version:
-            raise InputError(f"{library}: expected version {version}, found {found}")
+        require(found == version, library, f"expected version {version}, found {found}")
     return dict(PINNED)
 
 
 def summarise(case):
-    """The line of one case: where it fails, or what cannot be told."""
+    """Return the line of one case: how many items have each status, and which FAIL."""
     failed = [item["item"] for item in case["items"] if item["status"] == "FAIL"]
     counts = ", ".join(f"{n} {status}" for status, n in count_statuses(case["items"]).items())
     lengths = "+".join(str(len(ids)) for ids in case["documents"])
     what = f"{case['function']} (padding {case['options']['pad']}, documents {lengths}, {case['options']['semantics']})"
-    return f"{case['library']:13}{what}: {counts}" + (f"; FAIL: {', '.join(failed)}" if failed else "")
+    line = f"{case['library']:13}{what}: {counts}"
+    return f"{line}; FAIL: {', '.join(failed)}" if failed else line
+
+
+def what_was_returned(record):
+    """Return the part of a record that does not depend on the checklist: documents, batches, options and versions."""
+    keys = ("batches", "documents", "function", "keys_not_read", "library", "options", "padding_id")
+    return {"versions": record["versions"], "cases": [{key: case[key] for key in keys} for case in record["cases"]]}
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=HERE / "collators.json", metavar="FILE")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__)
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the record of all cases to FILE")
+    options = arguments.parse_args(argv)
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     versions = require_versions()
     cases = [run_case(**case) for case in CASES]
     print("\n".join(map(summarise, cases)))
-    freeze_json(options.output, {"cases": cases, "inputs": [], "versions": versions})
-    print(f"{len(cases)} cases, as frozen: {options.output}")
-    return 0
+    record = {"cases": cases, "inputs": [], "versions": versions}
+    if options.json:
+        write_json(options.json, record)
+        print(f"written: {options.json}")
+    difference = first_difference(what_was_returned(read_json(FROZEN)), what_was_returned(record))
+    checks = Checks()
+    checks.expect(difference is None, difference or f"{len(cases)} cases return what {FROZEN.name} says")
+    return checks.close()
 
 
 if __name__ == "__main__":

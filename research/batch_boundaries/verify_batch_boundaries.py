@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import Checks, parser, read_json, require, run_script
-from research.batch_boundaries import reference_batches, reference_records
+from research.batch_boundaries import reference_batches, reference_matrix, reference_records
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,6 +89,14 @@ def check_collators(checks, name, content, root):
         checks.expect(not found, f"{where}: {'; '.join(found) or 'counts follow from its batches'}")
 
 
+def check_diagnose(checks, name, content, root):
+    for form, record in content["forms"].items():
+        found = reference_matrix.form_differences(record, content["faults"])
+        checks.expect(not found, f"{name}: {form}: {'; '.join(found) or 'its batches and verdicts agree'}")
+    totals = reference_matrix.totals(content["forms"])
+    checks.equal(f"{name}: totals", content["totals"], totals, f"{name}: {totals}")
+
+
 def check_split(checks, name, content, root):
     found = reference_records.split_differences(content)
     checks.expect(not found, f"{name}: {'; '.join(found) or 'groups, documents and duplicates agree'}")
@@ -99,6 +107,7 @@ CHECKERS = {
     "batch": check_batch,
     "boundaries": check_boundaries,
     "collators": check_collators,
+    "diagnose": check_diagnose,
     "split": check_split,
     "chunking": check_chunking,
     "targets": check_targets,
