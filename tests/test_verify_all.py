@@ -234,6 +234,7 @@ CLAIMS = {  # frozen file below research/: a number that its verifier derives or
     "batch_boundaries/chunking_demo.json": "designs.drop_rest.windows",
     "batch_boundaries/chunking_note.json": "designs.drop_rest.windows",
     "batch_boundaries/collators.json": "cases.10.documents.2.5",
+    "batch_boundaries/diagnose_matrix.json": "totals.caught",
     "batch_boundaries/split_demo.json": "documents.train",
     "batch_boundaries/split_wheels.json": "groupings.package.groups.train",
     "batch_boundaries/targets_demo.json": "loaders.best_fit_crop.row_targets.21",

@@ -186,7 +186,8 @@ def countable(labels, ignore, ignored):
     left_out = labels < 0 if ignore is None else np.isin(labels, ignore)
     if ignore is None:
         ignored |= set(labels[left_out].tolist())
-    return np.where(left_out, IGNORED, labels)
+    counting = np.where(labels == IGNORED, IGNORED - 1, labels)  # An id that is not ignored must not look as if it were.
+    return np.where(left_out, IGNORED, counting)
 
 
 def one_array(kinds, kind, widths):
