@@ -40,6 +40,7 @@ def summarise(statistics):
     if not counted:
         raise InputError("the scored rows have no target with a positive byte length; prepare more validation text")
     return {
+        "rows": len(statistics),
         "nats": nats,
         "targets": counted,
         "supplied_bytes": supplied,

@@ -4,6 +4,7 @@ import importlib
 import sys
 
 from evidence import InputError, parse_json, read_json, require, sha256_file
+from protocols.schema import protocol_runs
 
 TOLERANCE = 0.02  # bits per byte by which scores of the same run may differ, because machines round sums differently
 TRAINER = ("train", "run_directory", "checkpoint", "captures", "scoring", "loaders")  # a run directory has its own
@@ -11,8 +12,8 @@ FILES = ("config.json", "result.json", "evaluation_rows.npy", "model.safetensors
 
 
 def run_names(protocol):
-    """Return the names of a protocol's runs, seed by seed."""
-    return [f"{condition}_s{seed}" for seed in protocol["seeds"] for condition in protocol["conditions"]]
+    """Return the names of a protocol's runs, in its order."""
+    return list(protocol_runs(protocol))
 
 
 def read_metrics(run):

@@ -128,6 +128,7 @@ def test_differences_are_from_the_baseline_of_the_same_seed_where_there_is_one()
 @pytest.mark.parametrize("change, told", [
     (lambda result: result.update(empty_updates=2), "2 of 250 updates"),
     (lambda result: result.update(effective_targets=500_000), "500,000 of 512,000 positions"),
+    (lambda result: result.update(positions=600_000), "512,000 of 600,000 positions"),
     (lambda result: result.update(attempts=3), "3 times"),
     (lambda result: result["score"].update(supplied_bytes=600_000), "+37.7%")])
 def test_what_a_result_knows_to_be_unusual_is_in_the_last_lines(runs, capsys, change, told):

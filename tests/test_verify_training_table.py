@@ -175,3 +175,18 @@ def test_losses_are_compared_with_the_metrics_of_the_frozen_run_and_of_no_other(
 def test_no_evidence_is_no_success(tmp_path):
     with pytest.raises(InputError, match="matched_training: no results"):
         verifier.main(["--root", str(tmp_path)])
+
+
+def test_a_result_that_counts_positions_apart_may_have_fewer_targets_and_its_flops_are_of_positions(folder, capsys):
+    """As of a padded condition: 1,000 of its 1,280 positions were computed, and 900 of them were targets."""
+    def padded(value):
+        for name, run in value["runs"].items():
+            run["positions"] = 1000 if name.startswith("segmented") else 1280
+            run["targets"] = run["effective_targets"] = 900 if name.startswith("segmented") else 1280
+            run["total_flops"] = 300 * run["positions"]
+
+    (folder / "checkpoints_demo.json").unlink()
+    rewrite(folder, padded)
+    assert verify(folder, capsys)[:2] == (0, [])
+    rewrite(folder, lambda v: v["runs"]["segmented_s44"].update(total_flops=300 * 900))
+    assert "segmented_s44: total_flops" in verify(folder, capsys)[1][0]

@@ -29,20 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from devices import add_device_arguments, reserve_device
 from evidence import InputError, freeze_json, input_list, parser, run_script, write_json
+from protocols.run_files import shared_files
 from protocols.schema import find_protocol
+from research.matched_training.gpu_peaks import known_peak
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-# Dense bfloat16 TFLOP/s without sparsity, as the vendor's data sheets state them; the first name that matches counts.
-PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989.4, "GH200": 989.4, "H100 NVL": 835, "H100 PCIe": 756,
-               "H100": 989.4, "A100": 312, "L40S": 362, "L4": 121, "RTX 4090": 165.2, "RTX 3090": 71}
-BUILD = "([ -](SXM[0-9]?|PCIe|[0-9]+GB|HBM[0-9]e?))*"  # what may follow the name of a device of that peak
 WARM_UP, TIMED, SMALLEST = 3, 10, 8
 TINY = {"model": {"layers": 2, "width": 64, "heads": 2, "gate_channels": 8}, "context": 64, "vocabulary": 512,
         "training": {"microbatch": 4, "accumulation": 2, "logit_chunk": 64}}
-CODE = ("train.py", "loaders/rows.py", "loaders/batches.py", "loaders/best_fit_crop.py", "loaders/accounting.py",
-        "research/matched_training/gpu_check.py", "research/matched_training/gpu_agreement.py")
 
 
 def speed_config(protocol, dry_run, microbatch):
@@ -135,12 +131,6 @@ def measure_speed(protocol, device, peak_tflops, report):
         torch._dynamo.reset()
         torch.cuda.empty_cache()
     report["throughput"] = {**report["throughput"], "microbatch_wanted": wanted}
-
-
-def known_peak(name):
-    """Return the dense bfloat16 TFLOP/s of a device by its whole name; None for others, such as a slice of a GPU."""
-    return next((peak for known, peak in PEAK_TFLOPS.items()
-                 if re.fullmatch(f"(NVIDIA )?(GeForce )?{known}{BUILD}", name, re.IGNORECASE)), None)
 
 
 def device_facts(device):
@@ -236,7 +226,9 @@ def main(argv=None):
 
     device, dry_run = torch.device("cpu") if options.device else torch.device("cuda", 0), report["dry_run"]
     torch.set_num_threads(1 if dry_run else protocol["training"]["threads"])
-    report |= {"device": device_facts(device), "inputs": input_list([path, *(ROOT / name for name in CODE)], ROOT)}
+    code = [ROOT / name for name in shared_files(ROOT, [ROOT / "loaders/best_fit_crop.py"])]
+    code += [HERE / "gpu_check.py", HERE / "gpu_agreement.py", ROOT / "loaders/best_fit_crop.py"]
+    report |= {"device": device_facts(device), "inputs": input_list([path, *code], ROOT)}
     name = report["device"]["name"]
     slug = "cpu_dry_run" if dry_run else re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     out = options.out / f"{slug}.json"

@@ -48,9 +48,10 @@ def run_warnings(name, result):
     found, score = [], result["score"]
     if result["empty_updates"]:
         found.append(f"{name}: {result['empty_updates']:,} of {result['updates']:,} updates had no target in the loss")
-    if result["effective_targets"] < result["targets"]:
-        found.append(f"{name}: only {result['effective_targets']:,} of {result['targets']:,} positions were targets of "
-                     "the loss; the others were padding or masked")
+    positions = result.get("positions", result["targets"])
+    if result["effective_targets"] < positions:
+        found.append(f"{name}: only {result['effective_targets']:,} of {positions:,} positions were targets of the "
+                     "loss; the others were padding or masked")
     if result["attempts"] > 1:
         found.append(f"{name}: training was started {result['attempts']} times, so its seconds are of several attempts")
     excess = score["supplied_bytes"] / score["raw_bytes"] - 1

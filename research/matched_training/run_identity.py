@@ -6,6 +6,8 @@ the result names. So must the loader of the condition, the prepared data, and th
 does not use generate_runs.py. Standard library only.
 """
 
+import itertools
+
 from evidence import canonical_json, read_json_if_there, sha256_bytes, sha256_file
 from manifest import read_manifest
 
@@ -20,8 +22,11 @@ def settings(protocol, digest, condition, seed, inputs):
     tokenizer, study = protocol["tokenizer"], protocol["study"]
     data = {"directory": f"../../../data/{protocol.get('prepared', study)}", "files": inputs}
     bos = tokenizer["vocabulary"] - len(tokenizer["specials"]) + tokenizer["specials"].index(tokenizer["bos"])
+    optional = {"captures": protocol["captures"]} if "captures" in protocol else {}
+    if condition in protocol.get("edits", {}):
+        optional["edits"] = protocol["edits"][condition]
     return canonical_json({
-        **{name: protocol[name] for name in SECTIONS}, "bos": bos, "condition": condition, "seed": seed,
+        **optional, **{name: protocol[name] for name in SECTIONS}, "bos": bos, "condition": condition, "seed": seed,
         "data": data, "study": study, "protocol_sha256": digest,
         "loader": f"{protocol['conditions'][condition]}.py", "vocabulary": tokenizer["vocabulary"]})
 
@@ -42,21 +47,28 @@ def model_size(model, vocabulary, context):
     return multiplied + looked_up, 6 * multiplied + 12 * width * windows
 
 
+def positions_of(result):
+    """Return the positions that a run computed; a result without that key is of a run that padded and masked none."""
+    return result.get("positions", result["targets"])
+
+
 def check_protocol(checks, protocol, digest, runs):
     """Check that names, settings, sizes and budgets of all runs are those of the protocol."""
-    labels = {f"{condition}_s{seed}": (condition, seed) for condition in protocol["conditions"]
-              for seed in protocol["seeds"]}
+    pairs = protocol.get("runs") or itertools.product(protocol["conditions"], protocol["seeds"])
+    labels = {f"{condition}_s{seed}": (condition, seed) for condition, seed in pairs}
     checks.equal("runs of the protocol", sorted(labels), sorted(runs))
     context, training = protocol["packing"]["context"], protocol["training"]
     rows = training["updates"] * training["accumulation"] * training["microbatch"]
     parameters, flops = model_size(protocol["model"], protocol["tokenizer"]["vocabulary"], context)
     expected = {"study": protocol["study"], "parameters": parameters, "flops_per_token": flops, "rows": rows,
-                "updates": training["updates"], "targets": rows * context}
+                "updates": training["updates"]}
     for name in sorted(labels.keys() & runs.keys()):
         result, digests = runs[name], runs[name]["digests"]
         given = settings(protocol, digest, *labels[name], digests["inputs"])
         checks.equal(f"{name}: SHA-256 of its settings", digests["config"], sha256_bytes(given))
         checks.equal(f"{name}: size and budget of the protocol", {key: result[key] for key in expected}, expected)
+        checks.expect(positions_of(result) <= rows * context,
+                      f"{name}: {positions_of(result)} positions in {rows} rows of {context}")
 
 
 def check_loaders(checks, protocol, runs, root):
@@ -73,11 +85,17 @@ def check_loaders(checks, protocol, runs, root):
 
 
 def check_audit(checks, audit, runs):
-    """Check that the plans and rows which a run read or was scored by are those that the stream audit derived."""
+    """Check that the plans, rows and targets of a run are those that the stream audit derived.
+
+    An edit of the plan changes the rows, and the audit is of the plan before the edit.
+    """
     plan = audit["evaluation"]["plan_sha256"]
     for name, result in runs.items():
         record = audit["training"].get(result["condition"], {})
-        expected = {"plan": record.get("plan_sha256"), "rows": record.get("rows_sha256"), "evaluation_plan": plan}
+        expected = {"plan": record.get("plan_sha256"), "evaluation_plan": plan}
+        if "edits" not in result:
+            expected["rows"] = record.get("rows_sha256")
+            checks.equal(f"{name}: targets of the stream audit", record.get("targets"), result["effective_targets"])
         checks.equal(f"{name}: plans and rows of the stream audit",
                      {key: result["digests"][key] for key in expected}, expected)
 

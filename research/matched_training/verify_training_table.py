@@ -25,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import Checks, InputError, canonical_json, parser, read_json, run_script, sha256_bytes
 from manifest import read_manifest
-from research.matched_training.run_identity import check_bindings
+from research.matched_training.run_identity import check_bindings, positions_of
 from research.reference_scores import baseline_of, minus_baseline, quotients
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "research/matched_training"
 
-SHARED = ("parameters", "flops_per_token", "updates", "rows", "targets", "total_flops")
+SHARED = ("parameters", "flops_per_token", "updates", "rows")
+SHARED_IF_FULL = (*SHARED, "targets", "total_flops")  # of results that have no `positions`: every row is full
 POPULATION = ("rows", "targets", "supplied_bytes", "raw_bytes")
 MEASURED = ("loss", "seconds")
 
@@ -44,12 +45,15 @@ def check_run(checks, name, result):
     score = result["score"]
     sums = (score[key] for key in ("nats", "supplied_bytes", "raw_bytes", "targets"))
     checks.equal(f"{name}: score", score, score | quotients(*sums))
-    checks.equal(f"{name}: total_flops", result["total_flops"], result["flops_per_token"] * result["targets"])
-    context, rest = divmod(result["targets"], result["rows"])
-    checks.expect(rest == 0 and result["rows"] % result["updates"] == 0 and score["targets"] <= score["rows"] * context,
-                  f"{name}: {result['updates']} updates of whole rows of {context} targets; {score['targets']} scored")
-    checks.expect(0 < result["effective_targets"] <= result["targets"],
-                  f"{name}: {result['effective_targets']} effective targets of {result['targets']}")
+    positions, effective = positions_of(result), result["effective_targets"]
+    checks.equal(f"{name}: total_flops", result["total_flops"], result["flops_per_token"] * positions)
+    rows, updates = result["rows"], result["updates"]
+    checks.expect(rows % updates == 0, f"{name}: {rows} rows in {updates} updates")
+    if "positions" not in result:  # every row is full, so the context follows
+        context, rest = divmod(positions, rows)
+        checks.expect(rest == 0 and score["targets"] <= score["rows"] * context,
+                      f"{name}: {score['targets']} targets scored in {score['rows']} rows of context {context}")
+    checks.expect(0 < effective <= positions, f"{name}: {effective} effective targets of {positions} positions")
     timed, loop, scored, total = (result["seconds"][key] for key in ("timed", "loop", "score", "run"))
     checks.expect(0 <= timed <= loop and loop + scored <= total,
                   f"{name}: seconds: timed {timed:.3f}, loop {loop:.3f}, score {scored:.3f}, run {total:.3f}")
@@ -67,6 +71,11 @@ def population(result):
     return {"plan": result["digests"]["evaluation_plan"], **{key: result["score"][key] for key in POPULATION}}
 
 
+def budget(result):
+    """The size and the budget that matched runs share."""
+    return {key: result[key] for key in (SHARED if "positions" in result else SHARED_IF_FULL)}
+
+
 def shared_code(result):
     """{file: SHA-256} of a run's code without its loader."""
     return {file: digest for file, digest in result["digests"]["code"].items() if file != "loader.py"}
@@ -77,7 +86,7 @@ def check_matched(checks, runs):
     first, first_of = next(iter(runs)), {}
     for name, result in runs.items():
         twin, other = baseline_of(name), first_of.setdefault(result["condition"], name)
-        check_same(checks, "budget", runs, name, first, lambda r: {key: r[key] for key in SHARED})
+        check_same(checks, "budget", runs, name, first, budget)
         check_same(checks, "population", runs, name, first, population)
         check_same(checks, "initial weights", runs, name, twin, lambda r: r["digests"]["initial_weights"])
         check_same(checks, "code but loader.py", runs, name, twin, shared_code)
