@@ -11,7 +11,7 @@ Reads   *.json and *.npy in research/source_exclusion, protocols/NAME.json, mani
         research/published_tables/version_2.json below --root; data/NAME/train/tokens.npy and the tokenizer if prepared
 Writes  nothing
 Needs   NumPy
-About   70 seconds on two cores, 15 with --quick, which leaves out the 1,100 passes of each served_NAME.json
+About   90 seconds on two cores, 20 with --quick, which leaves out the 1,100 passes of each served_NAME.json
 
 Prints one line for each part of each file, with the first value that differs. Exit 1: a value differs.
 """
