@@ -9,7 +9,14 @@ import torch
 from evidence import run_script
 from research.batch_boundaries import audit_diagnose
 from research.batch_boundaries.diagnosis import diagnose, make_documents, targets_after
-from research.batch_boundaries.planted_batches import alternative, build, inapplicable, same_arrays
+from research.batch_boundaries.planted_batches import (
+    alternative,
+    build,
+    declared_of,
+    documents_of,
+    inapplicable,
+    same_arrays,
+)
 from research.batch_boundaries.planted_faults import FAULTS
 from research.batch_boundaries.planted_forms import FORMS
 from research.batch_boundaries.verdicts import Declared
@@ -42,6 +49,14 @@ def test_cannot_tell_is_a_right_batch_of_another_convention_with_the_same_arrays
             assert form.prompts is None and same_arrays(other, build(form, fault))
             statuses = audit_diagnose.diagnosed(form._replace(prompts=(2, 1, 1)), other)
             assert "FAIL" not in [status for status, _ in statuses.values()]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_right_batches_pass_also_where_their_user_declares_neither_convention_nor_isolation_nor_prompts(name):
+    form = FORMS[name]
+    declared = {key: value for key, value in form.declared.items() if key not in ("convention", "isolation")}
+    result = diagnose(lambda documents: build(form), documents_of(form), declared_of(form._replace(declared=declared)))
+    assert not [item for item in result["items"] if item["status"] == "FAIL"]
 
 
 def test_the_table_counts_a_missed_fault_and_a_condemned_batch(monkeypatch, capsys):

@@ -186,7 +186,7 @@ def countable(labels, ignore, ignored):
     left_out = labels < 0 if ignore is None else np.isin(labels, ignore)
     if ignore is None:
         ignored |= set(labels[left_out].tolist())
-    counting = np.where(labels == IGNORED, IGNORED - 1, labels)  # An id that is not ignored must not look as if it were.
+    counting = np.where(labels == IGNORED, IGNORED - 1, labels)  # An id that counts must not look like an ignored one.
     return np.where(left_out, IGNORED, counting)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import chain
 
 NO_TARGETS = {"labels", "loss"}
+VERDICTS = {"FAIL": "caught", "cannot tell": "cannot tell"}
 MINIMUM = 8
 
 
@@ -57,10 +58,10 @@ def fault_differences(record, name, cell, item):
     """Return what is wrong with the record of one planted fault."""
     found, right = [], record["right"]["batch"]
     batch = {key: value for key, value in (right | cell["changed"]).items() if value is not None}
-    if not any(value != right[key] for key, value in cell["changed"].items()):
-        found.append("nothing was changed")
-    fails = item in cell["failed"]
-    if {cell["verdict"] == "caught", cell["status"] == "FAIL"} != {fails}:
+    if not cell["changed"] or any(value == right[key] for key, value in cell["changed"].items()):
+        found.append("a key that is said to be changed is not")
+    expected, fails = VERDICTS.get(cell["status"], "missed"), item in cell["failed"]
+    if cell["verdict"] != expected or fails != (cell["status"] == "FAIL"):
         found.append(f"{cell['verdict']}, with status {cell['status']}")
     targets = sum(map(sum, counted(record, batch)))
     if item not in ("labels are shifted once",) and cell["effective_targets"] != targets:
