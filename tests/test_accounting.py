@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaders import accounting, best_fit_crop, lossless, random_span
+from loaders import ledger as books
 from loaders.accounting import ARRIVAL, START
 from tiny.packed_tokens import PackedTokens
 from tiny.streams import CASE_1B, EVERY, LOADERS, streams
@@ -15,7 +16,7 @@ def account(policy, lengths, sizes, seed=7):
     loader = LOADERS[policy]
     plan = loader.plan(lengths, seed=seed, **sizes)
     known = {key: sizes[key] for key in ("capacity", "buffer_size")}
-    return plan, accounting.ledger(plan, lengths, sizes["refill"], loader=loader, **known)
+    return plan, books.ledger(plan, lengths, sizes["refill"], loader=loader, **known)
 
 
 @EVERY
@@ -52,7 +53,7 @@ def test_discards_by_selection_add_up_to_what_the_reference_packer_discards(poli
         thrown[arrival] = thrown.get(arrival, 0) + 1
     plan = LOADERS[policy].plan(lengths, seed=7, **sizes)
     found = {}
-    by_selection = accounting.discards(plan, lengths, capacity=sizes["capacity"], loader=LOADERS[policy])
+    by_selection = books.discards(plan, lengths, capacity=sizes["capacity"], loader=LOADERS[policy])
     for arrival, tokens in zip(plan[:, ARRIVAL].tolist(), by_selection.tolist()):
         found[arrival] = found.get(arrival, 0) + tokens
     assert {arrival: tokens for arrival, tokens in found.items() if tokens} == thrown
@@ -69,10 +70,10 @@ def test_the_largest_long_documents_are_unstarted_at_every_selection(policy, wor
     plan = loader.plan(lengths, seed=1, **sizes)
     for placed in range(1, len(plan) + 1):
         seen = plan[:placed]
-        arrived = accounting.arrived_documents(seen, lengths, sizes["refill"], loader=loader, **known)
+        arrived = books.arrived_documents(seen, lengths, sizes["refill"], loader=loader, **known)
         keys = sorted(key for a in range(arrived) if (key := (lengths[a % len(lengths)], a))[0] > sizes["capacity"])
         largest = keys[len(keys) - min(sizes["buffer_size"] - 1, len(keys)) :]
-        kept = accounting.protected(lengths, arrived, **known)
+        kept = books.protected(lengths, arrived, **known)
         assert kept.tolist() == [arrival for _, arrival in largest]
         assert not np.isin(kept, seen[:, ARRIVAL]).any()
 
@@ -89,9 +90,9 @@ def test_case_1b_balances_with_the_worked_numbers():
     plan, ledger = account("best_fit_crop", [*CASE_1B, 40], sizes)
     assert ledger["tokens"] == {
         "arrived": 128 + 40, "synthetic_bos": 0, "emitted": 44, "discarded": 29, "buffered": 55 + 40}
-    states = {"unstarted": 3, "whole": 4, "cropped": 4, "split": 0}
+    states = {"unstarted": 3, "whole": 4, "cropped": 4, "split": 0, "bos_apart": 0}
     assert ledger["documents"] == {"arrived": 11, "started": 8, "buffered": 3, **states}
-    cut = accounting.discards(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER) > 0
+    cut = books.discards(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER) > 0
     assert set(plan[cut, ARRIVAL]) == {2, 3, 4, 6} and set(range(10)) - set(plan[:, ARRIVAL]) == {1, 8}
 
 
@@ -100,7 +101,15 @@ def test_case_1c_shows_the_first_document_as_never_started():
     ledger = account("best_fit_crop", lengths, sizes)[1]
     assert ledger["tokens"] == {"arrived": 144, "synthetic_bos": 0, "emitted": 40, "discarded": 0, "buffered": 104}
     assert ledger["documents"]["unstarted"] == 2
-    assert accounting.protected(lengths, 12, capacity=8, buffer_size=3).tolist() == [0]
+    assert books.protected(lengths, 12, capacity=8, buffer_size=3).tolist() == [0]
+
+
+def test_a_document_whose_bos_ends_a_row_alone_is_split_and_was_whole_in_schema_1():
+    sizes = {"refill": [1, 1, 1], "capacity": 4, "buffer_size": 1, "rows": 3}
+    documents = account("lossless", [3, 5, 4], sizes)[1]["documents"]
+    assert (documents["whole"], documents["split"], documents["bos_apart"]) == (2, 1, 1)
+    first = books.of_schema_1(documents)
+    assert (first["whole"], first["split"]) == (3, 0) and "bos_apart" not in first
 
 
 def test_case_6_truncating_discards_what_splitting_keeps():
@@ -111,7 +120,8 @@ def test_case_6_truncating_discards_what_splitting_keeps():
     kept = account("lossless", [7, 3, 5, 1], sizes | {"rows": 4})[1]
     assert kept["tokens"] == {"arrived": 16, "synthetic_bos": 0, "emitted": 16, "discarded": 0, "buffered": 0}
     assert kept["documents"] == {
-        "arrived": 4, "started": 4, "buffered": 0, "unstarted": 0, "whole": 2, "cropped": 0, "split": 2}
+        "arrived": 4, "started": 4, "buffered": 0, "unstarted": 0, "whole": 2, "cropped": 0, "split": 2,
+        "bos_apart": 0}
     chunks = account("segment_first", [7, 3, 5, 1], sizes | {"rows": 4})[1]["tokens"]
     assert chunks == {"arrived": 16, "synthetic_bos": 2, "emitted": 16, "discarded": 0, "buffered": 2}
 
@@ -130,17 +140,17 @@ def test_case_12a_totals_beyond_32_bits_are_exact():
 
 def test_crop_statistics_count_crops_and_those_that_keep_only_the_bos():
     plan = best_fit_crop.plan([*CASE_1B, 40], capacity=11, rows=4, buffer_size=4, refill=[1] * 11)
-    found = accounting.crop_statistics(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER)
+    found = books.crop_statistics(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER)
     assert found == {"events": 4, "bos_only": 0, "median_kept": 6.5}  # kept 2, 6, 8 and 7
     lone = best_fit_crop.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert accounting.crop_statistics(lone, [4, 9], capacity=5, loader=best_fit_crop.LOADER) == {
+    assert books.crop_statistics(lone, [4, 9], capacity=5, loader=best_fit_crop.LOADER) == {
         "events": 1, "bos_only": 1, "median_kept": 1.0}
     kept = lossless.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert accounting.crop_statistics(kept, [4, 9], capacity=5, loader=lossless.LOADER)["median_kept"] is None
+    assert books.crop_statistics(kept, [4, 9], capacity=5, loader=lossless.LOADER)["median_kept"] is None
 
 
 def test_a_plan_of_no_rows_accounts_for_nothing():
-    assert accounting.protected([5, 9], 0, capacity=4, buffer_size=3).size == 0
+    assert books.protected([5, 9], 0, capacity=4, buffer_size=3).size == 0
     ledger = account("segment_first", [5, 9], {"refill": [2], "capacity": 4, "buffer_size": 2, "rows": 0})[1]
     assert set(ledger["tokens"].values()) == set(ledger["documents"].values()) == {0}
 
@@ -167,9 +177,9 @@ def test_a_false_plan_does_not_balance(policy, segment, values, text):
     loader = LOADERS[policy]
     lengths, sizes = [*CASE_1B, 40], {"capacity": 11, "buffer_size": 4}
     plan = loader.plan(lengths, rows=4, refill=[1] * 11, seed=1, **sizes)
-    accounting.ledger(plan, lengths, [1] * 11, loader=loader, **sizes)
+    books.ledger(plan, lengths, [1] * 11, loader=loader, **sizes)
     with pytest.raises(ValueError, match=f"does not balance: .*({text})"):
-        accounting.ledger(changed(plan, segment, **values), lengths, [1] * 11, loader=loader, **sizes)
+        books.ledger(changed(plan, segment, **values), lengths, [1] * 11, loader=loader, **sizes)
 
 
 def test_the_plan_hash_follows_content_not_memory_layout():

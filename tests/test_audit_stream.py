@@ -198,7 +198,7 @@ def test_a_protocol_with_a_wrong_value_is_refused_by_key(tmp_path, monkeypatch, 
     changed["training"]["microbatch"] = None
     write_json(protocol, changed)
     code, said = ended(monkeypatch, capsys, "--study", protocol, "--data", data, "--runs", runs)
-    assert code == 2 and "training.microbatch: expected a positive integer, found None" in said
+    assert code == 2 and "training.microbatch: expected" in said and "found None" in said
 
 
 def test_parquet_files_without_a_document_are_refused(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from loaders import backfill, backfill_lossless
-from loaders.accounting import ARRIVAL, ROW, ledger
+from loaders.accounting import ARRIVAL, ROW
+from loaders.ledger import ledger
 from research.reference_packer import BackfillPacker
 from tiny.streams import streams
 

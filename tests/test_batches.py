@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaders import accounting, batches, best_fit_crop, concatenated, document_masked, padded, rows
+from loaders import ledger as books
 from loaders.batches import IGNORED, PADDING
 from research.batch_boundaries import grouping, layouts
 from tiny.streams import streams
@@ -174,7 +175,7 @@ def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
     lengths, sizes = world
     plan = loader.plan(lengths, **sizes)
     known = {key: sizes[key] for key in ("capacity", "buffer_size")}
-    ledger = accounting.ledger(plan, lengths, sizes["refill"], loader=loader.LOADER, **known)
+    ledger = books.ledger(plan, lengths, sizes["refill"], loader=loader.LOADER, **known)
     tokens, documents = ledger["tokens"], ledger["documents"]
     seen = [token for row in expand(plan) for token in row]
     assert tokens["emitted"] == len(seen) and tokens["repeated"] == len(seen) - len(set(seen))
@@ -184,7 +185,7 @@ def test_the_ledger_counts_shared_tokens_apart_and_balances(loader, world):
         torn = plan.copy()
         torn[len(plan) // 2, accounting.START] += 1
         with pytest.raises(ValueError, match="does not balance"):
-            accounting.ledger(torn, lengths, sizes["refill"], loader=loader.LOADER, **known)
+            books.ledger(torn, lengths, sizes["refill"], loader=loader.LOADER, **known)
 
 
 def test_case_9c_overlapping_rows_have_every_later_token_as_a_target_once():

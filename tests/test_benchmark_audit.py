@@ -7,7 +7,7 @@ import pytest
 
 from evidence import Checks, InputError
 from loaders import best_fit_crop
-from loaders.accounting import ledger
+from loaders.ledger import ledger
 from research.source_exclusion import benchmark_audit
 
 ROOT = Path(__file__).resolve().parents[1]

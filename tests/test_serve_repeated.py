@@ -7,7 +7,8 @@ import pytest
 
 from evidence import InputError, read_json, write_json
 from loaders import best_fit_crop, lossless
-from loaders.accounting import ARRIVAL, COUNT, ledger, protected
+from loaders.accounting import ARRIVAL, COUNT
+from loaders.ledger import ledger, protected
 from research.source_exclusion import replay, serve_repeated, service
 from research.source_exclusion.audit_records import Unbalanced
 from research.source_exclusion.reference_service import ReferenceReplay

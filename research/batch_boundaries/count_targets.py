@@ -31,7 +31,8 @@ from tabulate import tabulate
 
 from corpora.prepared import Prepared, read_counts
 from evidence import freeze_json, parser, require, run_script
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, arrived_documents, row_targets
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, row_targets
+from loaders.ledger import arrived_documents
 
 ROOT = Path(__file__).resolve().parents[2]
 

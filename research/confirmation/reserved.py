@@ -12,8 +12,9 @@ import numpy as np
 
 from corpora.prepared import Prepared
 from evidence import InputError, read_json, require
-from loaders.accounting import ARRIVAL, COUNT, ROW, arrived_documents, plan_sha256
+from loaders.accounting import ARRIVAL, COUNT, ROW, plan_sha256
 from loaders.best_fit_crop import LOADER
+from loaders.ledger import arrived_documents
 from loaders.rows import RowReader
 from protocols.schema import read_evaluation
 

@@ -75,8 +75,8 @@ def synthetic_split(config):
 
 def measured(config, updates, seconds, device, peak_tflops):
     """Return the entry `throughput` of the report after some timed updates."""
-    import run_directory
     import train
+    from run_directory import peak_bytes
 
     training, context = config["training"], config["packing"]["context"]
     flops = train.describe(config, config["vocabulary"])["flops_per_token"]
@@ -84,24 +84,22 @@ def measured(config, updates, seconds, device, peak_tflops):
     rate = targets / seconds
     return {"updates": updates, "microbatch": training["microbatch"], "accumulation": training["accumulation"],
             "context": context, "targets": targets, "seconds": seconds, "targets_per_second": rate,
-            "flops_per_token": flops, "peak_tflops": peak_tflops, "peak_bytes": run_directory.peak_bytes(device),
+            "flops_per_token": flops, "peak_tflops": peak_tflops, "peak_bytes": peak_bytes(device),
             "model_flop_utilisation": flops * rate / (peak_tflops * 1e12) if peak_tflops else None,
             "utilisation_left_out": None if peak_tflops else "peak unknown for this device; --peak-tflops gives it"}
 
 
 def train_some(config, device, peak_tflops, report):
     """Train with train.py's own loop, and keep the measurement in the report after each timed update."""
-    import torch
-
-    import checkpoint
     import train
+    from checkpoint import Progress
 
     if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
+        train.torch.cuda.reset_peak_memory_stats()
     model, _ = train.prepare_model(config, device)
     forward = train.DeviceModel(model, config["training"], device)
     optimizer = train.Optimizer(model, config["optimizer"], config["training"]["precision"])
-    progress = checkpoint.Progress()
+    progress = Progress()
 
     def after_update(line, capture):
         timed = progress.update - WARM_UP
@@ -190,10 +188,9 @@ def make_checks(protocol, device, peak_tflops, report):
                   flush=True)
     measure_speed(protocol, device, peak_tflops, report)
     speed = report["throughput"]
-    share = speed["model_flop_utilisation"]
     print(f"{speed['targets_per_second']:,.0f} targets a second over {speed['updates']} updates in microbatches of "
           f"{speed['microbatch']} (wanted: {speed['microbatch_wanted']}); model FLOP utilisation "
-          f"{speed['utilisation_left_out'] if share is None else f'{share:.1%}'}; peak memory "
+          f"{speed['utilisation_left_out'] or format(speed['model_flop_utilisation'], '.1%')}; peak memory "
           f"{speed['peak_bytes'] / 2**30:.2f} GiB", flush=True)
 
 

@@ -5,7 +5,8 @@ Everything is derived from the plan and the lengths, and compared with the ledge
 
 import numpy as np
 
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, crop_statistics, ledger, plan_sha256, protected
+from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, plan_sha256
+from loaders.ledger import crop_statistics, ledger, of_schema_1, protected
 from research.source_exclusion.quantities import (
     TENTHS,
     account,
@@ -103,7 +104,7 @@ def planned_account(plan, stream, packing):
 
 def audit(plan, stream, packing, edges, corpus_lengths, rows):
     """(record, account, protected arrivals, (fitting, held) over the stream) of one plan; Unbalanced when the ledger
-    of `loaders/accounting.py` does not balance or counts otherwise than the account by document."""
+    of `loaders/ledger.py` does not balance or counts otherwise than the account by document."""
     totals = _ledger(plan, stream, packing)
     parts, keys = planned_account(plan, stream, packing)
     record = summary(parts, keys, packing, edges, corpus_lengths, rows)
@@ -118,10 +119,11 @@ def audit(plan, stream, packing, edges, corpus_lengths, rows):
 
 def _ledger(plan, stream, packing):
     try:
-        return ledger(plan, stream.lengths, stream.refill, capacity=packing.capacity, buffer_size=packing.buffer_size,
-                      loader=packing.loader)
+        found = ledger(plan, stream.lengths, stream.refill, capacity=packing.capacity, buffer_size=packing.buffer_size,
+                       loader=packing.loader)
     except ValueError as error:
         raise Unbalanced(str(error)) from None
+    return {"tokens": found["tokens"], "documents": of_schema_1(found["documents"])}
 
 
 def _compare(totals, record):

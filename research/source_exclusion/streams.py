@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evidence import InputError, read_json
-from loaders.accounting import ARRIVAL, COUNT, ROW, START, batch_sums, discards
+from loaders.accounting import ARRIVAL, COUNT, ROW, START, batch_sums
+from loaders.ledger import discards
 
 # Policy: its loader file, and whether the proposition of the paper's section 3 speaks about it.
 POLICIES = {

@@ -54,16 +54,17 @@ class PackedTokens:
             self.discarded += text_of(arrival, start + skipped + count, rest - skipped)
 
     def account(self):
-        """The ledger by looking at every token: (tokens, documents) as `accounting.ledger` returns them."""
+        """Count every token: return (tokens, documents) as `loaders.ledger.ledger` does."""
         added = sum(n == "bos" for place in (*self.rows, *self.buffer, self.discarded) for _, n in place)
-        rows = [{a: [n for b, n in row if a == b and n not in (0, "bos")] for a, _ in row} for row in self.rows]
+        rows = [{a: [n for b, n in row if a == b] for a, _ in row} for row in self.rows]
         cropped, buffered = {a for a, _ in self.discarded}, {a for span in self.buffer for a, _ in span}
-        states = dict.fromkeys(("unstarted", "whole", "cropped", "split"), 0)
+        states = dict.fromkeys(("unstarted", "whole", "cropped", "split", "bos_apart"), 0)
         for arrival in range(self.arrived):
-            text = list(range(1, self.lengths[arrival % len(self.lengths)]))
+            tokens = list(range(self.lengths[arrival % len(self.lengths)]))
             seen = [row[arrival] for row in rows if arrival in row]
-            state = "cropped" if arrival in cropped else "whole" if text in seen else "split"
+            state = "cropped" if arrival in cropped else "whole" if tokens in seen else "split"
             states[state if seen else "unstarted"] += 1
+            states["bos_apart"] += len(tokens) > 1 and tokens[1:] in seen
         tokens = {
             "arrived": sum(self.lengths[a % len(self.lengths)] for a in range(self.arrived)),
             "synthetic_bos": added,
