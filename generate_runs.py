@@ -1,22 +1,22 @@
-"""Which run directories does a protocol stand for? One directory a condition and seed, each complete and hashed.
+"""Which run directories does a protocol stand for? Write one complete directory for each of its runs.
 
-Reads   a protocol (protocols/<study>.json), data/<study>/prepared.json and its tokenizer/tokenizer.json, train.py,
-        evidence.py, and those files of loaders/ that the conditions and train.py import
-Writes  runs/<study>/<condition>_s<seed>/{train.py,evidence.py,loader.py,loaders/,config.json} and
+Reads   a protocol (protocols/<study>.json) and the tables that its edits name, data/<study>/prepared.json and its
+        tokenizer/tokenizer.json, train.py and all files of the repository that it and the conditions' loaders import
+Writes  runs/<study>/<condition>_s<seed>/: train.py and what it imports, loader.py, loaders/, config.json;
         runs/<study>/runs.sha256, the list of all of them
 Needs   the standard library; the study prepared by prepare.py
-Takes   less than a second
+About   less than a second
 
     python generate_runs.py protocols/demo.json [--runs DIR] [--data DIR]
 
-All runs of a study share every byte but loader.py and the keys condition, seed and loader of config.json. A second
-run writes nothing; a generated file that differs on disk is named and left alone.
+All runs of a study share every byte but loader.py, the tables of edits, and the keys condition, seed, loader and edits
+of config.json. A second call writes nothing; it names a generated file that differs on disk and leaves it alone.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # Python leaves it out under -I or PYTHONSAFEPATH
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import evidence
 from evidence import read_json, run_script
@@ -24,6 +24,7 @@ from protocols.run_files import generated_files, write_missing
 from protocols.schema import check_protocol, protocol_runs
 
 ROOT = Path(__file__).resolve().parent
+
 
 def few_documents(prepared, buffer_size):
     """Return a warning for each split of prepared.json with no more documents than the buffer takes."""
@@ -35,7 +36,7 @@ def few_documents(prepared, buffer_size):
 
 def main(argv=None):
     parser = evidence.parser(__doc__)
-    parser.add_argument("protocol", type=Path)
+    parser.add_argument("protocol", type=Path, help="path of the protocol, such as protocols/demo.json")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where studies are run (default: runs)")
     parser.add_argument("--data", type=Path, default=ROOT / "data", help="where studies are prepared (default: data)")
     arguments = parser.parse_args(argv)

@@ -28,6 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 import evidence
 from captures import capture, scalars
 from checkpoint import weights_digest
