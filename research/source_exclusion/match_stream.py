@@ -1,20 +1,19 @@
-"""Is the audited plan what a plain text-to-rows loader really does with the text?
+"""Is the audited plan what a plain loader, which goes from text to rows, does with the text?
 
-slow_loader.py is the one everybody would write first: it opens parquet, tokenises texts, keeps a list, scans it from
-end to end at every selection, and builds rows of token ids. It shares no code with loaders/ or corpora/, and notes what
-it does; every selection and the rows' hashes are compared (paper, section 4, "Exact stream audits").
+slow_loader.py is written in the simplest way: it opens parquet, tokenises the texts, keeps a list, scans the whole list
+at every selection, and builds rows of token ids. It shares no code with loaders/ or corpora/. This script compares
+every selection and the hashes of the rows (paper, section 4, "Exact stream audits").
 
     match_stream.py --study demo [--rows N]
 
 Reads   protocols/NAME.json, data/NAME/{corpus,tokenizer,train,validation}/; where trained, runs/NAME/*/result.json
 Writes  nothing
 Needs   NumPy, numba, torch, pyarrow, tiktoken
-About   20 seconds for `demo`; the selections of `climbmix` take a scan of 1,000 entries each: use --rows there
+About   20 seconds for `demo`; for `climbmix` use --rows, because each selection scans 1,000 entries
 
-Exit 1: a selection, a span or a row differs; the line says which and how.
+Exit 1: a selection, a span or a row differs; the line says which one and how.
 """
 
-import argparse
 import hashlib
 import sys
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import Checks, InputError, read_json, run_script
+from evidence import Checks, InputError, parser, read_json, run_script
 from research.source_exclusion.audit_inputs import read_study, study_packing, study_rows, study_stream
 from research.source_exclusion.slow_loader import SlowLoader, read_encoding, text_batches
 
@@ -33,8 +32,9 @@ ROOT = HERE.parents[1]
 
 FIRST_MICROBATCHES, EVALUATION_BATCHES, SPAN_BATCHES, SEGMENTED_ROWS = 8, 4, 16, 512
 
+
 def run_slow(study, split, rows, chunk=False):
-    """(SlowLoader after `rows` rows, the rows) over one split's shards of a Study."""
+    """Return (the SlowLoader after `rows` rows, the rows) over the shards of one split of a Study."""
     corpus, packing = study.protocol["corpus"], study.protocol["packing"]
     shards = corpus["train_shards"] if split == "train" else [corpus["validation_shard"]]
     shards = [study.directory / "corpus" / name for name in shards]
@@ -56,7 +56,7 @@ class Study:
     bos: int
 
     def planned(self, loader, split, rows):
-        """(plan, reader of its rows) by a file of loaders/."""
+        """Return (plan, reader of its rows) of a file of loaders/."""
         from loaders.rows import RowReader
 
         stream, packing = study_stream(self.directory, split), study_packing(self.protocol, loader)
@@ -66,7 +66,7 @@ class Study:
 
 
 def first_unlike(found, expected):
-    """Where two lists first differ, as text; '' when they are equal."""
+    """Return where two lists first differ, as text; '' when they are equal."""
     for place, pair in enumerate(zip(found, expected)):
         if pair[0] != pair[1]:
             return f"; at {place} the plan has {pair[0]}, the slow loader {pair[1]}"
@@ -74,7 +74,7 @@ def first_unlike(found, expected):
 
 
 def check_selections(checks, name, plan, slow):
-    """Row, arrival, BOS, start and count of every selection."""
+    """Check row, arrival, BOS, start and count of every selection."""
     expected = [(row, arrival, 1, start, len(ids) - 1) for row, arrival, start, ids, _ in slow.selections]
     unlike = first_unlike(list(map(tuple, plan.tolist())), expected)
     crops = sum(bool(dropped) for *_, dropped in slow.selections)
@@ -83,7 +83,7 @@ def check_selections(checks, name, plan, slow):
 
 
 def check_batches(checks, name, reader, rows, size, count, known=None):
-    """The trainer's digest of the first `count` batches of `size` rows, from plan and tokens and from text."""
+    """Check that the first `count` batches of `size` rows have one digest from plan and tokens, and from text."""
     from loaders.rows import digest
 
     dtype, count = reader.tokens.dtype, min(count, len(rows) // size)
@@ -96,7 +96,7 @@ def check_batches(checks, name, reader, rows, size, count, known=None):
 
 
 def drawn_starts(texts, counts, seed):
-    """[start of each selection's span]: one uniform draw from PCG64(seed) for every text that is cropped, else 0."""
+    """Return ([start of each span], number of draws): a uniform draw from PCG64(seed) a cropped text, else 0."""
     free = np.array([len(text) - count for text, count in zip(texts, counts)])
     cropped = (free > 0) & (np.array(counts) > 0)
     starts = np.zeros(len(texts), np.int64)
@@ -105,7 +105,7 @@ def drawn_starts(texts, counts, seed):
 
 
 def planned_spans(reader, lengths):
-    """[(hash of the document's text, tokens, start)] of a plan's selections, from the prepared tokens."""
+    """Return [(hash of the document's text, tokens, start)] of the selections of a plan, from the prepared tokens."""
     ends, spans = np.cumsum(lengths - 1).tolist(), []
     for _, arrival, _, start, count in reader.plan.tolist():
         document = arrival % len(lengths)
@@ -114,7 +114,7 @@ def planned_spans(reader, lengths):
 
 
 def check_spans(checks, study, reader, slow):
-    """Documents (by hash), counts and offsets of random spans; returns the rows of the slow loader's own spans."""
+    """Check documents (by hash), counts and offsets of random spans; return the rows of the slow loader's spans."""
     texts = [np.array(taken + dropped, dtype=reader.tokens.dtype)[1:] for *_, taken, dropped in slow.selections]
     counts = [len(taken) - 1 for *_, taken, _ in slow.selections]
     starts, drawn = drawn_starts(texts, counts, study.protocol["packing"]["span_seed"])
@@ -129,23 +129,23 @@ def check_spans(checks, study, reader, slow):
 
 
 def sha(ids):
-    """Hex SHA-256 of an array's bytes."""
+    """Return the hex SHA-256 of an array's bytes."""
     return hashlib.sha256(np.ascontiguousarray(ids)).hexdigest()
 
 
 def first_microbatches(runs, condition, seeds):
-    """{run: digest of the first microbatch it trained on} of the finished runs of a condition."""
+    """Return {run: digest of the first microbatch that it trained on} of the finished runs of a condition."""
     paths = {f"{condition}_s{seed}": runs / f"{condition}_s{seed}" / "result.json" for seed in seeds}
     return {name: read_json(path)["digests"]["first_microbatch"] for name, path in paths.items() if path.exists()}
 
 
 def match(checks, study, rows, runs):
-    """All comparisons of a study over its first `rows` training rows."""
+    """Make all comparisons of a study over its first `rows` training rows."""
     conditions = {loader: condition for condition, loader in study.protocol["conditions"].items()}
     size, seeds = study.protocol["training"]["microbatch"], study.protocol["seeds"]
 
     def compare(name, loader, split, rows, size, count):
-        """Selections and batches of one loader; returns the slow one."""
+        """Check selections and batches of one loader; return the slow loader."""
         plan, reader = study.planned(loader, split, rows)
         slow, slow_rows = run_slow(study, split, rows, chunk=loader == "segment_first")
         check_selections(checks, name, plan, slow)
@@ -166,12 +166,12 @@ def match(checks, study, rows, runs):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
-    parser.add_argument("--rows", type=int, metavar="N", help="training rows to compare (default: all of a run)")
-    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
-    args = parser.parse_args(argv)
+    options = parser(__doc__)
+    options.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
+    options.add_argument("--rows", type=int, metavar="N", help="training rows to compare (default: all of a run)")
+    options.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
+    options.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
+    args = options.parse_args(argv)
     protocol, directory, _ = read_study(args.study, args.data)
     rows, microbatch = study_rows(protocol, "train"), protocol["training"]["microbatch"]
     if args.rows is not None:

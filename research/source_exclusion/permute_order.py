@@ -1,8 +1,8 @@
-"""How much of the finding is the order of the corpus? The audit's main numbers over shuffled document orders.
+"""How much of the finding is due to the order of the corpus? The main numbers of the audit over shuffled orders.
 
-When does the first document longer than a row begin, and how much does the buffer keep back, when the same documents
-arrive in other orders (paper, section 5.1)? Batch sizes stay; the documents are permuted. This tests order within one
-corpus, not transfer to another.
+When does the first document longer than a row start, and how many tokens stay buffered, when the same documents arrive
+in other orders (paper, section 5.1)? The sizes of the batches stay, and the documents are permuted. This tests the
+order within one corpus, not other corpora.
 
     permute_order.py --study demo [--orders 20] [--first-seed 0] [--policy baseline] [--freeze]
 
@@ -12,10 +12,9 @@ Needs   NumPy, numba, tabulate
 About   a second for `demo`, half a minute for `climbmix` on one core
 
 Order k is the stable sort of the raw 64-bit stream of PCG64(seed k), which no NumPy version may change. Exit 1: the
-frozen evidence differs, or in some order one of the longest documents was started.
+frozen evidence differs, or one of the longest documents started in some order.
 """
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import InputError, first_difference, freeze_json, read_json, run_script, write_json
+from evidence import Checks, InputError, first_difference, freeze_json, parser, read_json, run_script, write_json
 from research.source_exclusion.audit_inputs import read_study, study_inputs, study_packing, study_rows, study_stream
 from research.source_exclusion.audit_records import first_over_capacity_start, planned_account, protected_record
 from research.source_exclusion.streams import POLICIES, Stream
@@ -38,13 +37,13 @@ COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tok
 
 
 def permuted(stream, seed):
-    """The stream with its documents in the order of a seed."""
+    """Return the stream with its documents in the order of a seed."""
     order = np.argsort(np.random.PCG64(seed).random_raw(len(stream.lengths)), kind="stable")
     return Stream(stream.lengths[order], stream.refill, stream.documents[order])
 
 
 def measure(stream, packing, rows):
-    """One order's record: startup delay in targets (null when no long document began) and the retained mass."""
+    """Return the record of one order; startup_target is null when no document longer than a row has started."""
     plan = packing.plan(stream, rows)
     parts, keys = planned_account(plan, stream, packing)
     first, kept = first_over_capacity_start(plan, stream, packing), protected_record(parts, keys, packing)
@@ -54,7 +53,7 @@ def measure(stream, packing, rows):
 
 
 def ranges(orders):
-    """{column: least, middle and most over the orders in which it is not null, and how many those are}."""
+    """Return for each column least, median and most over the orders in which it is not null, and their number."""
     found = {}
     for column in COLUMNS:
         values = [order[column] for order in orders if order[column] is not None]
@@ -64,7 +63,7 @@ def ranges(orders):
 
 
 def print_table(as_stored, orders, span):
-    """The corpus's own order, every permutation, and the range."""
+    """Print the order as stored, every permutation, and the range."""
     from tabulate import tabulate
 
     rows = [["as stored", *(as_stored[column] for column in COLUMNS)]]
@@ -72,30 +71,31 @@ def print_table(as_stored, orders, span):
     rows += [[name, *(span[column][name] for column in COLUMNS)] for name in ("least", "median", "most")]
     for row in rows:
         row[-1] = "-" if row[-1] is None else f"{100 * row[-1]:.2f} %"
-    print(tabulate(rows, ["order", *COLUMNS.values()], intfmt=",", missingval="never"))
+    print(tabulate(rows, ["order", *COLUMNS.values()], intfmt=",", missingval="not started"))
 
 
 def sentence(policy, orders, span):
-    """The finding over all permutations."""
+    """Return the finding over all permutations."""
     startup, mass = span["startup_target"], span["protected_tokens"]
-    begun = "no long document begins"
+    start = "no document longer than a row starts"
     if startup["orders"]:
-        begun = f"the first long document begins between targets {startup['least']:,} and {startup['most']:,}"
-    never = "" if startup["orders"] in (0, len(orders)) else f" (in {len(orders) - startup['orders']} orders none does)"
-    return (f"{policy}: over {len(orders)} orders of the corpus {begun}{never}, and its longest documents keep "
-            f"{mass['least']:,} to {mass['most']:,} tokens out of training.")
+        start = (f"the first document longer than a row starts between targets {startup['least']:,} and "
+                 f"{startup['most']:,}")
+    none = "" if startup["orders"] in (0, len(orders)) else f" (in {len(orders) - startup['orders']} orders none does)"
+    return (f"{policy}: over {len(orders)} orders of the corpus {start}{none}, and the longest documents hold "
+            f"{mass['least']:,} to {mass['most']:,} of the tokens that arrive.")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
-    parser.add_argument("--orders", type=int, default=20, metavar="N", help="permutations (default 20)")
-    parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="seeds N, N + 1, ... (default 0)")
-    parser.add_argument("--policy", default="baseline", choices=POLICIES)
-    parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
-    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
-    args = parser.parse_args(argv)
+    options = parser(__doc__)
+    options.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
+    options.add_argument("--orders", type=int, default=20, metavar="N", help="permutations (default 20)")
+    options.add_argument("--first-seed", type=int, default=0, metavar="N", help="seeds N, N + 1, ... (default 0)")
+    options.add_argument("--policy", default="baseline", choices=POLICIES)
+    options.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
+    options.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
+    options.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
+    args = options.parse_args(argv)
     if args.orders < 1 or args.first_seed < 0:
         raise InputError(f"--orders {args.orders} --first-seed {args.first_seed}: expected at least 1 and at least 0")
     protocol, directory, path = read_study(args.study, args.data)
@@ -114,16 +114,17 @@ def main(argv=None):
     return conclude(evidence, args, packing)
 
 
-def compare(frozen, evidence):
-    """A line on the frozen evidence, when there is any of these orders, and whether it differs."""
+def compare(checks, frozen, evidence):
+    """Check that the frozen evidence equals this one, where it is of the same orders and policy."""
     if not frozen.exists():
-        return None, False
+        return
     kept = read_json(frozen)
     if _orders(kept) != _orders(evidence):
-        return f"{frozen} is of other orders or another policy: not compared", False
+        print(f"left out {frozen}: it is of other orders or another policy")
+        return
     difference = first_difference(kept, evidence)
-    line = f"FALSE {frozen}: differs at {difference}" if difference else f"equals the frozen evidence {frozen}"
-    return line, bool(difference)
+    checks.expect(not difference, f"{frozen}: differs at {difference}" if difference else
+                  f"equals the frozen evidence {frozen}")
 
 
 def _orders(evidence):
@@ -131,20 +132,20 @@ def _orders(evidence):
 
 
 def conclude(evidence, args, packing):
-    """Write and compare; the exit code."""
+    """Write the evidence and check it; return the exit code."""
     out = args.runs / evidence["study"] / "audit/permutations.json"
     frozen = HERE / f"permutations_{evidence['study']}.json"
     write_json(out, evidence)
     if args.freeze:
         freeze_json(frozen, evidence)
-    line, differs = compare(frozen, evidence)
-    if line:
-        print(line)
+    checks = Checks()
+    compare(checks, frozen, evidence)
     started = [str(order["seed"]) for order in evidence["orders"] if packing.retains and order["started"]]
-    if started:
-        print(f"FALSE seeds {', '.join(started)}: one of the longest documents has started")
+    if packing.retains:
+        seeds = ", ".join(started) or "none"
+        checks.expect(not started, f"seeds of orders in which one of the longest documents has started: {seeds}")
     print(f"results: {out}")
-    return 1 if differs or started else 0
+    return checks.close() if checks.made else 0
 
 
 if __name__ == "__main__":

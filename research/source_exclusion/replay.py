@@ -1,13 +1,14 @@
 """The exact account of a plan that arrives in pieces: many passes of a corpus, or a very long one, in bounded memory.
 
-`loaders/accounting.py` accounts for a plan it holds whole; here each segment is looked at once and forgotten, and what
-is kept grows with the corpus, not with the plan. Nothing asks the planner what it holds: arrivals follow from the rule
-that whole refill batches arrive, before a selection, until buffer_size entries are held. For policies whose entries
-are whole documents, the baseline and lossless continuation.
+`loaders/accounting.py` needs the whole plan. This module reads each segment once, so its memory grows with the corpus
+and not with the plan. It does not ask the planner what the buffer holds: arrivals follow from the rule that whole
+refill batches arrive, before a selection, until buffer_size entries are buffered. It serves the policies whose entries
+are whole documents: the baseline and lossless continuation.
 
-Every segment must be the next that can exist: of a document that has arrived, the occurrences of one document begun in
-order of arrival, and continuations without gap. At every start of a document longer than a row the proposition of the
-paper's section 3 is checked: it is not among the largest min(buffer_size - 1, arrived) keys (length, arrival).
+The module refuses a segment that cannot come next. A segment must belong to a document that has arrived, the
+occurrences of one document must start in order of arrival, and a continuation must follow without a gap. At every start
+of a document longer than a row it checks the theorem (research/theorem): the document is not among the largest
+min(buffer_size - 1, arrived) keys (length, arrival).
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, BOS, COUNT, START
 from research.source_exclusion.audit_records import Unbalanced
 
-# counters; BATCH is the next of the pass, PROTECTED_STARTS counts starts that break the proposition.
+# counters; BATCH is the next batch of the pass, PROTECTED_STARTS counts starts that the theorem excludes.
 ARRIVED, ARRIVED_TOKENS, BATCH, HELD, STARTED, EMITTED, DISCARDED, PROTECTED_STARTS = range(8)
 ENDLESS = 2**62
 
@@ -53,10 +54,10 @@ def _take_batch(counters, lengths, refill, capacity, guard):
 
 
 @inlined
-def _begin(counters, guard, edges, started, begun, first, document, length, arrival):
-    if begun[document] == 0:
+def _start(counters, guard, edges, started, starts, first, document, length, arrival):
+    if starts[document] == 0:
         first[document] = counters[ARRIVED]
-    begun[document] += 1
+    starts[document] += 1
     counters[STARTED] += 1
     kind = 0
     while kind < len(edges) and edges[kind] <= length:
@@ -67,10 +68,12 @@ def _begin(counters, guard, edges, started, begun, first, document, length, arri
 
 
 @compiled
-def _follow(block, at, counters, guard, started, begun, first, left, owner, lengths, refill, edges, buffer_size,
+def _follow(block, at, counters, guard, started, starts, first, left, owner, lengths, refill, edges, buffer_size,
             continues):
-    """Account for the segments from `at` on; return where the next pass must begin to arrive, len(block) when nowhere,
-    or -1 - segment at a segment that cannot be."""
+    """Account for the segments from `at` on; return the segment before which the next pass must arrive.
+
+    That is len(block) when no further pass is needed, and -1 - segment at a segment that cannot come next.
+    """
     for segment in range(at, len(block)):
         while counters[HELD] < buffer_size:
             if counters[BATCH] == len(refill):
@@ -82,8 +85,8 @@ def _follow(block, at, counters, guard, started, begun, first, left, owner, leng
         rest = length - 1 - start - block[segment, COUNT]
         begins = block[segment, BOS] == 1
         if begins:
-            possible = start == 0 and arrival == begun[document] * len(lengths) + document
-            _begin(counters, guard, edges, started, begun, first, document, length, arrival)
+            possible = start == 0 and arrival == starts[document] * len(lengths) + document
+            _start(counters, guard, edges, started, starts, first, document, length, arrival)
         else:
             possible = continues and arrival == owner[document] and left[document] == length - 1 - start
         if not possible or rest < 0 or arrival >= counters[ARRIVED]:
@@ -101,10 +104,11 @@ def _follow(block, at, counters, guard, started, begun, first, left, owner, leng
 
 
 class Replay:
-    """Totals so far. `begun`: int32 (documents,), how often each was begun; `first`: int64 (documents,), how many
-    documents had arrived when it was first begun, 0 when it was not; `passes`: complete ones.
+    """The totals of a stream so far.
 
-    edges: ascending lengths that split the documents longer than a row into classes; the first is capacity + 1.
+    starts: int32 (documents,), how often each document started; first: int64 (documents,), how many documents had
+    arrived when it first started, or 0; passes: the complete passes; edges: ascending lengths that split the documents
+    longer than a row into classes, from capacity + 1 on.
     """
 
     def __init__(self, stream, packing, edges):
@@ -114,33 +118,36 @@ class Replay:
         self.counters = np.zeros(8, np.int64)
         self.guard = np.zeros((packing.buffer_size - 1, 2), np.int64)
         self.started = np.zeros(len(edges) + 1, np.int64)
-        self.begun, self.first = np.zeros(documents, np.int32), np.zeros(documents, np.int64)
+        self.starts, self.first = np.zeros(documents, np.int32), np.zeros(documents, np.int64)
         self.left, self.owner = np.zeros((2, documents if packing.loader.continues else 1), np.int64)
 
     def follow(self, block):
-        """Account for the next segments; yield at the end of each pass: all its documents have arrived, and none of
-        the next pass is needed yet. Unbalanced at a segment that cannot be."""
+        """Account for the next segments, and yield at the end of each pass, before the next pass arrives.
+
+        Unbalanced names a segment that cannot come next.
+        """
         at = 0
         while at < len(block):
-            at = _follow(block, at, self.counters, self.guard, self.started, self.begun, self.first, self.left,
+            at = _follow(block, at, self.counters, self.guard, self.started, self.starts, self.first, self.left,
                          self.owner, self.stream.lengths, self.stream.refill, self.edges, self.packing.buffer_size,
                          self.packing.loader.continues)
             if at < 0:
-                raise Unbalanced(f"segment {block[-1 - at].tolist()} (row, arrival, bos, start, count) cannot be")
+                segment = block[-1 - at].tolist()
+                raise Unbalanced(f"segment {segment} (row, arrival, bos, start, count) cannot come next")
             if at < len(block):
                 self.passes += 1
                 yield self
                 self.counters[BATCH] = 0
 
     def unstarted(self):
-        """(documents, counts): which have arrived occurrences that were not begun, int64 and rising, and how many."""
-        waiting = self.passes - self.begun
+        """Return (documents, counts): the documents with occurrences that have not started, rising, and how many."""
+        waiting = self.passes - self.starts
         waiting[: int(self.counters[ARRIVED]) - self.passes * len(waiting)] += 1
         documents = np.flatnonzero(waiting)
         return documents, waiting[documents]
 
     def totals(self):
-        """Exact totals as Python ints; Unbalanced unless arrived = emitted + discarded + buffered tokens."""
+        """Return exact totals as Python ints; Unbalanced unless arrived = emitted + discarded + buffered tokens."""
         documents, counts = self.unstarted()
         arrived, arrived_tokens, _, _, started, emitted, discarded, broken = self.counters.tolist()
         buffered = int((counts * self.stream.lengths[documents]).sum()) + int(self.left.sum())
@@ -153,12 +160,14 @@ class Replay:
                 "protected": {"documents": len(protected), "tokens": int(protected.sum()), "started": broken}}
 
     def state(self):
-        """(waiting, all): SHA-256 at the end of a pass of the unstarted occurrences, which of one document are its
-        latest; and of everything that the next passes depend on: also the space left in the row and the begun spans.
+        """Return two SHA-256 at the end of a pass: of what has not started, and of all that the next passes depend on.
+
+        The second also covers the space left in the row and the rests of documents that have started. The occurrences
+        of a document that have not started are its latest ones, so their number says which they are.
         """
         documents, counts = self.unstarted()
         active = np.flatnonzero(self.left)
-        ages = self.owner[active] - self.passes * len(self.begun)
+        ages = self.owner[active] - self.passes * len(self.starts)
         space = int(self.counters[EMITTED]) % self.packing.capacity
         waiting = np.concatenate([documents, counts]).astype("<i8").tobytes()
         rest = np.concatenate([[space], active, self.left[active], ages]).astype("<i8").tobytes()

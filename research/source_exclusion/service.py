@@ -1,4 +1,4 @@
-"""When the documents of a repeated corpus are first begun, and when they could be: bounds, and records of a replay."""
+"""When do the documents of a repeated corpus first start, and when can they at the earliest? Bounds and records."""
 
 import contextlib
 import sys
@@ -16,10 +16,10 @@ STEADY_PASSES = 10
 
 
 def bounds(lengths, refill, capacity, buffer_size):
-    """{length: (documents, bound, refilled)} for every length over a row, longest first.
+    """Return {length: (documents, bound, refilled)} for every length over a row, longest first.
 
-    documents: how many of one pass are at least that long; bound: documents of the stream that have arrived with the
-    buffer_size-th of these; refilled: those that have arrived at the end of its refill batch.
+    documents: how many documents of one pass are at least that long; bound: how many documents of the stream have
+    arrived with the buffer_size-th of these; refilled: how many have arrived at the end of its refill batch.
     """
     longer = np.flatnonzero(lengths > capacity)
     order = longer[np.argsort(-lengths[longer], kind="stable")].tolist()
@@ -36,14 +36,14 @@ def bounds(lengths, refill, capacity, buffer_size):
 
 
 def class_edges(lengths, capacity):
-    """Ascending lengths from which classes count: capacity + 1, the powers of two above it, the longest."""
+    """Return the ascending lower bounds of the classes: capacity + 1, the powers of two above it, the longest."""
     longest = int(lengths.max())
     powers = (2**power for power in range(longest.bit_length()))
     return sorted({capacity + 1, *(edge for edge in (*powers, longest) if edge > capacity)})
 
 
 def first_of_classes(bound, lengths, first, passes):
-    """{length: documents arrived when the first of all at least that long was begun}, None when none was."""
+    """Return {length: documents arrived when the first one at least that long started}, None when none did."""
     order = np.argsort(-lengths, kind="stable")
     never = passes * len(lengths) + 1
     earliest = np.minimum.accumulate(np.where(first, first, never)[order])
@@ -52,9 +52,9 @@ def first_of_classes(bound, lengths, first, passes):
 
 
 def broken_bounds(bound, served, horizon):
-    """Lines on the lengths whose first document was begun before its bound, or later than the refill of the bound."""
-    return [f"of the documents of at least {length} tokens the first was begun when {found} had arrived, "
-            f"expected {refilled}, the bound being {earliest}"
+    """Return a line for each length whose first document started before its bound, or after the bound's refill."""
+    return [f"documents of at least {length} tokens: the first started when {found} documents had arrived; "
+            f"expected {refilled}, and not before {earliest}"
             for (length, (_, earliest, refilled)), found in zip(bound.items(), served.values())
             if found != (refilled if refilled <= horizon else None)]
 
@@ -63,13 +63,16 @@ def broken_bounds(bound, served, horizon):
 
 
 def moment(arrived, documents):
-    """A point of the stream as the pass (from 1) and how many documents have arrived; None stays None."""
+    """Return a point of the stream as its pass, from 1, and the number of documents that have arrived; or None."""
     return arrived and {"pass": -(-arrived // documents), "arrived": arrived}
 
 
 def follow_passes(stream, packing, edges, passes):
-    """(account, table, states): the final Replay; int64 (passes, 4 + classes) totals at the end of each pass, and its
-    two state digests."""
+    """Return (account, table, states) of a replay.
+
+    account: the final Replay; table: int64 (passes, 4 + classes), the totals at the end of each pass; states: the two
+    digests of each pass.
+    """
     from corpora.tokens import progress
 
     table, states = [], []
@@ -84,7 +87,7 @@ def follow_passes(stream, packing, edges, passes):
 
 
 def pass_records(table, edges):
-    """One record a pass: tokens emitted and discarded in it, buffered at its end, documents of each class begun."""
+    """Return a record a pass: tokens emitted and discarded in it, buffered at its end, documents started by class."""
     change = np.diff(table, axis=0, prepend=0)
     return [{"pass": number, "emitted": row[0], "discarded": row[1], "buffered": now[2], "protected": now[3],
              **{f"started_from_{edge}": started for edge, started in zip([1, *edges], row[4:])}}
@@ -92,7 +95,7 @@ def pass_records(table, edges):
 
 
 def steady_record(states, records):
-    """When what waits stops changing, when the whole state comes back, and the means of the last passes."""
+    """Return when the waiting documents stop changing, when the whole state recurs, and sums over the last passes."""
     waiting = [state[0] for state in states]
     settled = next((number for number in range(len(states), 1, -1) if waiting[number - 1] != waiting[number - 2]), 1)
     seen, repeats = {}, None
@@ -108,28 +111,28 @@ def steady_record(states, records):
 
 
 def class_record(edge, lengths, bound, account):
-    """What became of the documents of at least `edge` tokens."""
+    """Return what became of the documents of at least `edge` tokens."""
     size, chosen = len(lengths), lengths >= edge
     reached = [entry for length, entry in bound.items() if length >= edge][-1:] if edge > 1 else []
-    begun, first = account.begun[chosen], account.first[chosen]
+    starts, first = account.starts[chosen], account.first[chosen]
     return {"from": edge, "documents": int(chosen.sum()), "tokens": int(lengths[chosen].sum()),
             "bound": moment(reached[0][1], size) if reached else None,
             "first_begun": moment(int(first[first > 0].min()) if first.any() else None, size),
             "all_begun": moment(int(first.max()), size) if first.all() else None,
-            "never_begun": int((begun == 0).sum()), "services": int(begun.sum())}
+            "never_begun": int((starts == 0).sum()), "services": int(starts.sum())}
 
 
 def longest_records(lengths, bound, account, count):
-    """The `count` longest documents that exceed a row: bound, first service, services in all."""
+    """Return records of the `count` longest documents over a row: their bound, first start and number of starts."""
     order = np.argsort(-lengths, kind="stable")[:count].tolist()
     return [{"document": document, "length": int(lengths[document]),
              "bound": moment(bound[int(lengths[document])][1], len(lengths)),
              "first_begun": moment(int(account.first[document]) or None, len(lengths)),
-             "services": int(account.begun[document])} for document in order if int(lengths[document]) in bound]
+             "services": int(account.starts[document])} for document in order if int(lengths[document]) in bound]
 
 
 def sampled(records, classes):
-    """Passes to show: powers of two, those of the bounds and the one before, the last."""
+    """Return the records to show: powers of two, the pass of each bound and the one before, and the last pass."""
     numbers = {2**power for power in range(len(records).bit_length())} | {len(records)}
     for record in classes:
         numbers |= {record["bound"]["pass"] - 1, record["bound"]["pass"]} if record["bound"] else set()

@@ -1,6 +1,6 @@
-"""A plain text-to-rows loader with no cleverness at all, which match_stream.py compares the planners with.
+"""A plain loader from text to rows, with which match_stream.py compares the planners.
 
-Written from the rule in words; shares no code with loaders/ or corpora/.
+It is written from the rule in words and shares no code with loaders/ or corpora/.
 """
 
 import base64
@@ -10,8 +10,8 @@ from evidence import read_json
 
 
 @dataclass
-class Held:
-    """A buffered entry: token ids with their BOS, the arrival they belong to, and where in its text they begin."""
+class Entry:
+    """A buffered entry: token ids with their BOS, their arrival, and the place in its text where they start."""
 
     arrival: int
     start: int
@@ -19,7 +19,7 @@ class Held:
 
 
 def read_encoding(folder):
-    """(tiktoken encoding, BOS id) of a tokenizer folder."""
+    """Return (tiktoken encoding, BOS id) of a tokenizer folder."""
     import tiktoken
 
     settings = read_json(folder / "tokenizer.json")
@@ -31,7 +31,7 @@ def read_encoding(folder):
 
 
 def text_batches(shards, column, size):
-    """Lists of at most `size` texts, never across a row group, pass after pass without end."""
+    """Yield lists of at most `size` texts, none of them across a row group, pass after pass without end."""
     import pyarrow.parquet as pq
 
     while True:
@@ -43,9 +43,10 @@ def text_batches(shards, column, size):
 
 
 class SlowLoader:
-    """Rows of `capacity` ids by best fit, else the shortest cropped; `chunk`: cut long documents before they enter.
+    """Rows of `capacity` ids: the longest entry that fits, else the shortest one, cropped.
 
-    `selections` collects (row, arrival, start in the text, ids taken, ids dropped) for every one made.
+    chunk: cut documents longer than a row before they enter the buffer. `selections` collects (row, arrival, start in
+    the text, ids emitted, ids discarded).
     """
 
     def __init__(self, batches, encoding, bos, capacity, buffer_size, chunk=False):
@@ -54,20 +55,20 @@ class SlowLoader:
         self.buffer, self.arrived, self.selections = [], 0, []
 
     def refill(self):
-        """Take whole batches until enough entries are held."""
+        """Take whole batches until enough entries are buffered."""
         while len(self.buffer) < self.buffer_size:
             for text in next(self.batches):
                 ids = self.encoding.encode_ordinary(text)
                 step = self.capacity - 1 if self.chunk and len(ids) >= self.capacity else max(len(ids), 1)
                 for start in range(0, max(len(ids), 1), step):
-                    self.buffer.append(Held(self.arrived, start, [self.bos, *ids[start : start + step]]))
+                    self.buffer.append(Entry(self.arrived, start, [self.bos, *ids[start : start + step]]))
                 self.arrived += 1
 
     def choose(self, space):
-        """Place in the buffer of the longest entry that fits, else of the shortest; the earlier one of equals."""
+        """Return the place of the longest entry that fits, else of the shortest; of equal ones, the earlier."""
         fitting = shortest = None
-        for place, held in enumerate(self.buffer):
-            size = len(held.ids)
+        for place, entry in enumerate(self.buffer):
+            size = len(entry.ids)
             if size <= space and (fitting is None or size > len(self.buffer[fitting].ids)):
                 fitting = place
             if shortest is None or size < len(self.buffer[shortest].ids):
@@ -75,12 +76,12 @@ class SlowLoader:
         return shortest if fitting is None else fitting
 
     def row(self, number):
-        """The ids of the next row."""
+        """Return the ids of the next row."""
         ids = []
         while len(ids) < self.capacity:
             self.refill()
             space = self.capacity - len(ids)
-            held = self.buffer.pop(self.choose(space))
-            ids += held.ids[:space]
-            self.selections.append((number, held.arrival, held.start, held.ids[:space], held.ids[space:]))
+            entry = self.buffer.pop(self.choose(space))
+            ids += entry.ids[:space]
+            self.selections.append((number, entry.arrival, entry.start, entry.ids[:space], entry.ids[space:]))
         return ids
