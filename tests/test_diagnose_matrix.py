@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evidence import run_script
 from research.batch_boundaries import audit_diagnose
@@ -16,6 +18,7 @@ from research.batch_boundaries.planted_batches import (
     documents_of,
     inapplicable,
     same_arrays,
+    targets_of,
 )
 from research.batch_boundaries.planted_faults import FAULTS
 from research.batch_boundaries.planted_forms import FORMS
@@ -56,6 +59,17 @@ def test_right_batches_pass_also_where_their_user_declares_neither_convention_no
     form = FORMS[name]
     declared = {key: value for key, value in form.declared.items() if key not in ("convention", "isolation")}
     result = diagnose(lambda documents: build(form), documents_of(form), declared_of(form._replace(declared=declared)))
+    assert not [item for item in result["items"] if item["status"] == "FAIL"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(name=st.sampled_from(sorted(FORMS)), lengths=st.lists(st.integers(3, 9), min_size=2, max_size=5),
+       spare=st.integers(0, 3))
+def test_right_batches_pass_whatever_the_lengths(name, lengths, spare):
+    form = FORMS[name]
+    prompts = (2,) * len(lengths) if form.prompts else None
+    form = form._replace(lengths=tuple(lengths), prompts=prompts, spare=spare if form.spare else 0)
+    result = diagnose(lambda documents: build(form), documents_of(form), declared_of(form), targets_of(form))
     assert not [item for item in result["items"] if item["status"] == "FAIL"]
 
 

@@ -11,6 +11,7 @@ from research.batch_boundaries import measure_accumulation
 from research.batch_boundaries.measure_accumulation import LENGTHS, batch, difference, gradient, make_forward
 
 
+@pytest.mark.slow
 def test_the_trainers_splits_and_ranks_all_teach_the_same(tmp_path, capsys):
     """The whole script, two processes included."""
     assert measure_accumulation.main(["--json", str(tmp_path / "accumulation.json")]) == 0
@@ -42,6 +43,7 @@ TRAINER = train.run_update
 FAULTS = [(mean_of_means, "FAIL float64: 39 splits differ"), (unweighted, "FAIL note")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault, caught", FAULTS)
 def test_a_planted_fault_in_the_trainer_fails_the_check(monkeypatch, capsys, tmp_path, fault, caught):
     monkeypatch.setattr(train, "run_update", fault)

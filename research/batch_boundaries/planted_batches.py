@@ -3,18 +3,16 @@
 import numpy as np
 
 from research.batch_boundaries.diagnosis import make_documents, targets_after
-from research.batch_boundaries.planted_cells import LENGTHS, lay_out, shifted
+from research.batch_boundaries.planted_cells import lay_out, shifted
 from research.batch_boundaries.planted_faults import FAULTS
 from research.batch_boundaries.planted_forms import write
 from research.batch_boundaries.read_batches import as_mapping
 from research.batch_boundaries.verdicts import Declared
 
-ALL_TARGETS = (1,) * len(LENGTHS)
-
 
 def documents_of(form):
     """Return the documents that the function of a form is handed, with the specials that it adds itself."""
-    return make_documents(list(LENGTHS), bos=form.bos, eos=form.eos, pad=form.pad, pad_in_text=False, first_id=10)
+    return make_documents(list(form.lengths), bos=form.bos, eos=form.eos, pad=form.pad, pad_in_text=False, first_id=10)
 
 
 def declared_of(form):
@@ -32,7 +30,8 @@ def build(form, fault=None, prompts=None):
     planted = FAULTS.get(fault)
     if fault == "the labels follow the other convention":
         form = form._replace(shift="width" if form.shift == "internal" else "internal")
-    rows = lay_out(form, documents_of(form), prompts or form.prompts or ALL_TARGETS, planted and planted.order)
+    prompts = prompts or form.prompts or (1,) * len(form.lengths)
+    rows = lay_out(form, documents_of(form), prompts, planted.order if planted else None)
     if planted and planted.change:
         rows = planted.change(rows)
     if form.shift in ("row", "width"):

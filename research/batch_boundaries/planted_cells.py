@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-LENGTHS = (4, 3, 7)
-
 
 class Cell(NamedTuple):
     """One position of a row: its id, and what its label is.

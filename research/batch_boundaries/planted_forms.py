@@ -16,7 +16,7 @@ class Form(NamedTuple):
     padding after each document). shift: "internal", or external "row" (the last input goes), "width" (it stays) or
     "document" (each document by itself). keys: what `write` puts under which name. declared: options of diagnose.py.
     prompts: declared prompt tokens of each document, or None. spare: padding at the end of each row. restarts: whether
-    the positions of a continuous stream restart.
+    the positions of a continuous stream restart. lengths: tokens of each document.
     """
 
     layout: str
@@ -29,6 +29,7 @@ class Form(NamedTuple):
     pad: int | None = 0
     spare: int = 0
     restarts: bool = False
+    lengths: tuple = (4, 3, 7)
 
     @property
     def features(self):
