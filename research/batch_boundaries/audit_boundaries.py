@@ -39,27 +39,6 @@ def lines():
     return [np.array([BOS, *text.encode(), EOS]) for text in texts]
 
 
-def forward_of(settings, training, vocabulary, context, seed):
-    """Return a train.DeviceModel in float32 on the CPU, with the initial weights of the recipe."""
-    import torch
-
-    import train
-
-    model = train.build_model(settings, vocabulary, context)
-    train.initialise(model, seed)
-    return train.DeviceModel(model, {**training, "precision": "float32", "compile": False}, torch.device("cpu"))
-
-
-def randomised(forward):
-    """Make all weights of a Forward random, because the recipe's zeros would hide what attention reads."""
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    for weight in forward.model.parameters():
-        torch.nn.init.normal_(weight, 0.0, 0.3, generator=generator)
-    return forward
-
-
 def trained_here(protocol, documents):
     """Train a tiny model for a few seconds on independent documents, with the trainer's own functions."""
     import numpy as np
@@ -67,8 +46,9 @@ def trained_here(protocol, documents):
     import train
     from loaders import document_masked, rows
     from loaders.accounting import row_targets
+    from research.batch_boundaries.small_models import initial_model
 
-    forward = forward_of({**protocol["model"], **TINY}, protocol["training"], VOCABULARY, CONTEXT, 43)
+    forward = initial_model({**protocol["model"], **TINY}, VOCABULARY, CONTEXT, seed=43, training=protocol["training"])
     optimizer = train.Optimizer(forward.model, protocol["optimizer"], "float32")
     order = np.random.Generator(np.random.PCG64(5)).permutation(len(documents))
     shuffled = [documents[i] for i in order]
@@ -91,11 +71,12 @@ def trained_here(protocol, documents):
 def probe_here():
     """Return a Probe of a tiny model that is trained here, and of three lines of arithmetic."""
     from research.batch_boundaries.boundary_probe import Probe
+    from research.batch_boundaries.small_models import random_model
 
     protocol, documents = read_json(PROTOCOL), lines()
-    random = forward_of({**protocol["model"], **TINY}, protocol["training"], VOCABULARY, CONTEXT, 43)
+    random = random_model({**protocol["model"], **TINY}, VOCABULARY, CONTEXT, training=protocol["training"])
     chosen = [documents[i] for i in (7, 404, 893)]
-    return Probe(trained_here(protocol, documents), randomised(random), chosen, BOS, EOS)
+    return Probe(trained_here(protocol, documents), random, chosen, BOS, EOS)
 
 
 def probe_of(run):
@@ -105,13 +86,15 @@ def probe_of(run):
 
     from loaders.rows import text_offsets
     from research.batch_boundaries.boundary_probe import Probe
+    from research.batch_boundaries.small_models import initial_model, random_model
 
     config = read_json(run / "config.json")
     weights = run / "model.safetensors"
     require(weights.is_file(), weights, "missing; finish the run with train.py first")
     bos, context, data = config["bos"], config["packing"]["context"], run / config["data"]["directory"] / "validation"
-    trained, random = (forward_of(config["model"], config["training"], config["vocabulary"], context, config["seed"])
-                       for _ in range(2))
+    shape, training = (config["model"], config["vocabulary"], context), config["training"]
+    trained = initial_model(*shape, seed=config["seed"], training=training)
+    random = random_model(*shape, training=training)
     trained.model.load_state_dict(safetensors.torch.load_file(weights))
     for forward in (trained, random):
         forward.model.double()  # in float32, rounding grows with the size of the model and would pass the bounds
@@ -120,7 +103,7 @@ def probe_of(run):
     require(len(chosen) == 3, data / "lengths.npy", f"expected three documents of 5..{context // 3 - 1} tokens")
     texts = [tokens[begin:][: lengths[d] - 1] for d, begin in zip(chosen, text_offsets(lengths)[chosen])]
     documents = [np.array([bos, *map(int, text), bos + 1]) for text in texts]
-    return Probe(trained, randomised(random), documents, bos, bos + 1)
+    return Probe(trained, random, documents, bos, bos + 1)
 
 
 def audit(record, probe, semantics, pipeline=None):

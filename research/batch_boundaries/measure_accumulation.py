@@ -94,9 +94,9 @@ def documents():
 
 
 def make_forward(precision):
-    from research.batch_boundaries.small_models import small_forward
+    from research.batch_boundaries.small_models import busy_model
 
-    return small_forward(MODEL, VOCABULARY, CONTEXT, precision, chunk=7)
+    return busy_model(MODEL, VOCABULARY, CONTEXT, precision=precision, chunk=7)
 
 
 def batch(rows):

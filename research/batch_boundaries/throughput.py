@@ -18,7 +18,7 @@ from loaders.accounting import ARRIVAL
 from loaders.batches import shifted
 from research.batch_boundaries.grouping import grouped, order_bias
 from research.batch_boundaries.layouts import effective_targets, pack_documents, pad_documents
-from research.batch_boundaries.small_models import small_forward
+from research.batch_boundaries.small_models import busy_model
 
 DOCUMENTS, MICROBATCH, GROUP, ROUNDS = 96, 4, 32, 3
 SMALL = {"layers": 2, "width": 64}
@@ -78,7 +78,7 @@ def measure(prepared):
     protocol, capacity, documents = prepared.protocol, prepared.capacity, first_documents(prepared)
     laid_out = layouts(documents, capacity, prepared.bos)
     vocabulary = protocol["tokenizer"]["vocabulary"]
-    forward = small_forward({**protocol["model"], **SMALL}, vocabulary, capacity - 1)
+    forward = busy_model({**protocol["model"], **SMALL}, vocabulary, capacity - 1)
     timed_update(forward, laid_out["packed"][:1])  # the first call includes one-time set-up
     runs = {name: [] for name in laid_out}
     for _ in range(ROUNDS):
