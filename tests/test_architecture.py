@@ -75,9 +75,6 @@ KNOWN = {
     "test_every_name_of_a_module_is_used": [
         "research/source_windows/windows.py",
     ],
-    "test_only_the_reference_packer_and_the_words_of_the_theorem_place_documents": [
-        "research/source_exclusion/service.py",
-    ],
     "test_no_test_imports_a_test_and_helpers_are_imported_from_tiny": [
         "tests/test_masked_training.py", "tests/test_prepare.py",
     ],

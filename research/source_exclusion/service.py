@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-from bisect import insort
 from itertools import groupby
 
 import numpy as np
@@ -23,15 +22,15 @@ def bounds(lengths, refill, capacity, buffer_size):
     """
     longer = np.flatnonzero(lengths > capacity)
     order = longer[np.argsort(-lengths[longer], kind="stable")].tolist()
-    earliest, reached, ends, found = [], 0, np.cumsum(refill), {}
+    earliest, reached, ends, found = np.empty(0, np.int64), 0, np.cumsum(refill), {}
     for length, equal in groupby(order, key=lambda document: int(lengths[document])):
-        for document in equal:
-            insort(earliest, document)
-            reached += 1
-        del earliest[buffer_size:]
+        documents = list(equal)
+        reached += len(documents)
+        earliest = np.sort(np.concatenate([earliest, documents]))[:buffer_size]
         passes, rank = divmod(buffer_size - 1, reached)
-        end = int(ends[np.searchsorted(ends, earliest[rank], side="right")])
-        found[length] = reached, passes * len(lengths) + earliest[rank] + 1, passes * len(lengths) + end
+        document = int(earliest[rank])
+        end = int(ends[np.searchsorted(ends, document, side="right")])
+        found[length] = reached, passes * len(lengths) + document + 1, passes * len(lengths) + end
     return found
 
 
