@@ -329,6 +329,15 @@ def elsewhere(documents):
 def endless(documents):
     while True:
         yield good(documents)
+def each_shifted(documents):
+    w = max(map(len, documents)) - 1
+    return (np.array([d[:-1] + [0] * (w + 1 - len(d)) for d in documents]),
+            np.array([d[1:] + [-100] * (w + 1 - len(d)) for d in documents]))
+def prompted(documents):
+    return good(documents) | {"labels": [-7, -7] + documents[0][2:] + [-7, -7] + documents[1][2:]}
+def own_names(documents):
+    batch = good(documents)
+    return {"x": batch["input_ids"], "y": batch["labels"], "part": batch["segment_ids"]}
 '''
 
 
@@ -347,6 +356,42 @@ def test_the_command_prints_every_item_writes_json_and_ends_with_0_or_1(tmp_path
     assert record["batches"][0]["input_ids"] == [1, 10, 11, 2, 1, 12, 2]
     assert command(tmp_path, "bad") == 1
     assert "FAIL         boundary labels are ignored: 1 targets across documents" in capsys.readouterr().out
+
+
+def test_documents_shifted_one_by_one_are_right(tmp_path, capsys):
+    """A1: five targets of five."""
+    assert command(tmp_path, "each_shifted", "--pad-id", "0", "--convention", "external") == 0
+    assert " 0 FAIL" in (out := capsys.readouterr().out) and "5 inside documents (5 expected)" in out
+
+
+def test_prompts_and_ignored_ids_are_declared_by_option_or_beside_the_documents(tmp_path, capsys):
+    prompted = ["prompted", "--convention", "internal"]
+    assert command(tmp_path, *prompted) == 0
+    assert "cannot tell  every target is scored once" in capsys.readouterr().out
+    assert command(tmp_path, *prompted, "--prompt-tokens", "2", "--ignore-id", "-7") == 0
+    assert "ok           every target is scored once" in capsys.readouterr().out
+    assert command(tmp_path, *prompted, "--prompt-tokens", "0") == 1
+    assert command(tmp_path, *prompted, "--ignore-id", "-100") == 1
+    path = tmp_path / "documents.json"
+    for last, code in ((1, 0), (0, 1)):
+        path.write_text(json.dumps([{"ids": [1, 5, 6, 2], "targets": [0, 0, 1, 1]},
+                                    {"ids": [1, 7, 2], "targets": [0, 0, last]}]))
+        assert command(tmp_path, *prompted, "--documents", str(path)) == code
+    path.write_text('[{"ids": [1, 5], "targets": [0]}, [1, 6]]')
+    assert command(tmp_path, *prompted, "--documents", str(path)) == 2
+    assert "document 0: targets" in capsys.readouterr().err
+    assert command(tmp_path, *prompted, "--prompt-tokens", "1", "2", "3") == 2
+    assert "--prompt-tokens" in capsys.readouterr().err
+
+
+def test_keys_of_ones_own_are_read_as_declared(tmp_path, capsys):
+    assert command(tmp_path, "own_names") == 2
+    named = ["--read-as", "x=inputs", "y=labels", "part=segments"]
+    assert command(tmp_path, "own_names", *named, "--convention", "internal", "--isolation", "batch") == 0
+    assert "not read" not in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        command(tmp_path, "own_names", "--read-as", "x=colour")
+    assert stopped.value.code == 2
 
 
 def test_documents_of_the_readers_own_are_used(tmp_path, capsys):
@@ -421,6 +466,7 @@ def test_the_extras_pin_the_versions_of_the_frozen_record():
     assert {f"{library}=={version}" for library, version in FROZEN["versions"].items()} <= set(lines)
 
 
+@pytest.mark.extra
 def test_the_real_collators_still_do_what_is_frozen(tmp_path, capsys):
     if any(importlib.util.find_spec(library) is None for library in FROZEN["versions"]):
         pytest.skip("transformers and trl are optional extras: pip install -r requirements-extra.txt")
