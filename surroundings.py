@@ -137,6 +137,6 @@ def lock(path):
         return None
     except OSError as error:
         file.close()
-        raise InputError(f"{path}: this file system cannot lock files ({error.strerror}); keep the runs on a local "
-                         "disk, for example with --runs /tmp/runs") from None
+        raise InputError(f"{path}: this file system cannot lock files ({error.strerror}); keep runs and data on a local "
+                         "disk, for example with --runs /tmp/runs or --data /tmp/data") from None
     return file

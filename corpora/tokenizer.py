@@ -5,18 +5,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from corpora.shards import open_parquet, read_row_group
-from evidence import InputError, read_json, require_keys, write_atomic, write_json
+from corpora.shards import open_parquet, row_group_texts
+from evidence import InputError, read_json, require, require_keys, write_json
+from files import naming, write_atomic
 
 KINDS = {"bos": int, "pattern": str, "specials": dict, "vocabulary": int}  # of tokenizer.json
 
 
 def training_texts(paths, column, settings):
-    """Documents cut to `document_characters`, until `train_characters` characters have been given."""
+    """Yield documents cut to `document_characters`, until `train_characters` characters have been given."""
     given = 0
     for path in paths:
-        for group in range(open_parquet(path, column).num_row_groups):
-            for text in read_row_group(path, group, column)[0]:
+        file = open_parquet(path, column)
+        for group in range(file.num_row_groups):
+            for _, text in row_group_texts(file, path, group, column):
                 text = text[:settings["document_characters"]]
                 given += len(text)
                 yield text
@@ -24,40 +26,59 @@ def training_texts(paths, column, settings):
                     return
 
 
-def train_ranks(texts, settings):
-    """{token bytes: rank} by byte-pair merges; `vocabulary` minus the specials, the 256 bytes first."""
+def train_ranks(texts, settings, where="tokenizer"):
+    """Return {token bytes: rank} by byte-pair merges, the 256 bytes first; specials take the rest of `vocabulary`.
+
+    `where` names the settings in an InputError.
+    """
     import rustbpe
 
     size = settings["vocabulary"] - len(settings["specials"])
-    if not 256 <= size < 1 << 31:
-        raise InputError(f"vocabulary {settings['vocabulary']}: expected below 2**31, and room for 256 bytes and "
-                         f"{len(settings['specials'])} special tokens")
+    require(256 <= size < 1 << 31, f"{where}: vocabulary", f"expected below 2**31, with room for 256 bytes and "
+            f"{len(settings['specials'])} special tokens, found {settings['vocabulary']}")
     tokenizer = rustbpe.Tokenizer()
     try:
         tokenizer.train_from_iterator(texts, vocab_size=size, pattern=settings["pattern"])
     except ValueError as error:
-        raise InputError(f"tokenizer pattern: {error}") from None
+        raise InputError(f"{where}: pattern: {error}") from None
     ranks = {bytes(token): rank for token, rank in tokenizer.get_mergeable_ranks()}
-    if len(ranks) != size:
-        raise InputError(f"too little text: {size} bytes and merges wanted, {len(ranks)} found; lower the vocabulary")
+    require(len(ranks) == size, f"{where}: vocabulary", f"too little text for {size} bytes and merges, {len(ranks)} "
+            "found; lower the vocabulary")
     return ranks
 
 
 def format_ranks(ranks):
-    """tiktoken's text form: base64 of the token's bytes, a space, its rank; by rank."""
+    """Return tiktoken's text form: a line a token, by rank, with base64 of its bytes, a space and its rank."""
     tokens = sorted(ranks, key=ranks.get)
     return "".join(f"{base64.b64encode(token).decode()} {ranks[token]}\n" for token in tokens).encode()
 
 
+def tokenizer_folder(path):
+    """Return the folder of a tokenizer that prepare.py made, given it or its tokenizer.json; InputError for others."""
+    folder = path.parent if path.name == "tokenizer.json" and path.is_file() else path
+    settings = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
+    require(not (isinstance(settings, dict) and "model" in settings), path, "this is a tokenizer of Hugging Face; "
+            "expected a folder with ranks.txt and tokenizer.json that prepare.py made, such as data/demo/tokenizer")
+    require(settings is not None and (folder / "ranks.txt").is_file(), path,
+            "expected a folder with ranks.txt and tokenizer.json, such as data/demo/tokenizer")
+    return folder
+
+
 def read_tokenizer(folder):
-    """(ranks {bytes: rank}, settings) of a folder's ranks.txt and tokenizer.json; InputError when they are broken."""
+    """Return (ranks {bytes: rank}, settings) of a folder's ranks.txt and tokenizer.json.
+
+    InputError names the file and the line or key that is broken.
+    """
+    folder = tokenizer_folder(folder)
     settings, path = read_json(folder / "tokenizer.json"), folder / "ranks.txt"
     require_keys(settings, KINDS, folder / "tokenizer.json")
     for key, kind in KINDS.items():
         if type(settings[key]) is not kind:
             raise InputError(f"{folder / 'tokenizer.json'}: {key}: expected {kind.__name__}, found {settings[key]!r}")
     ranks = {}
-    for number, line in enumerate(path.read_bytes().splitlines()):
+    with naming(path):
+        lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines):
         token, _, rank = line.partition(b" ")
         try:
             ranks[base64.b64decode(token, validate=True)] = int(rank)
@@ -74,27 +95,27 @@ def read_tokenizer(folder):
     return ranks, settings
 
 
-def make_encoding(ranks, settings):
-    """tiktoken.Encoding of {bytes: rank} and what tokenizer.json says."""
+def make_encoding(ranks, settings, where="tokenizer.json"):
+    """Return the tiktoken.Encoding of {bytes: rank} and the content of tokenizer.json; `where` names it in errors."""
     import tiktoken
 
     pattern, specials = settings["pattern"], settings["specials"]
     try:
         return tiktoken.Encoding("corpus", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
     except ValueError as error:
-        raise InputError(f"tokenizer pattern {pattern!r}: {error}") from None
+        raise InputError(f"{where}: pattern {pattern!r}: {error}") from None
 
 
 @lru_cache(maxsize=1)
 def load_encoding(folder, key):
-    """tiktoken.Encoding of a tokenizer folder; `key`, a digest of its content, tells a rebuilt folder apart."""
-    return make_encoding(*read_tokenizer(folder))
+    """Return the tiktoken.Encoding of a tokenizer folder; `key`, a digest of its content, tells a rebuilt one apart."""
+    return make_encoding(*read_tokenizer(folder), folder / "tokenizer.json")
 
 
 def byte_tables(encoding, size):
-    """(supplied, raw) int32 (vocabulary,): bytes a token stands for in the score; 0 for specials (ids from `size`).
+    """Return (supplied, raw), int32 (vocabulary,) each: the bytes a token stands for; 0 for specials, from id `size`.
 
-    supplied: UTF-8 length of the decoded text, in which a partial character becomes U+FFFD; raw: length of its bytes.
+    supplied: UTF-8 length of the decoded text, in which a partial character becomes U+FFFD. raw: length of its bytes.
     """
     supplied, raw = np.zeros((2, encoding.n_vocab), np.int32)
     for token in range(size):

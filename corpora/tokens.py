@@ -1,4 +1,4 @@
-"""Documents to flat token ids, lengths and refill batches: on all cores, with one row group per worker in memory."""
+"""Documents to flat token ids, lengths and refill batches, on all cores; a worker holds one batch of texts."""
 
 import os
 import sys
@@ -10,18 +10,20 @@ from multiprocessing import get_context, parent_process
 
 import numpy as np
 
-from corpora.shards import open_parquet, read_row_group
+import surroundings
+from corpora.shards import open_parquet, row_group_texts
 from corpora.tokenizer import load_encoding
-from evidence import InputError
+from evidence import InputError, sha256_bytes
+from files import naming
 
 
 def token_dtype(vocabulary):
-    """uint16 while every id fits (vocabulary up to 65,536), else uint32."""
+    """Return uint16 while every id fits (vocabulary up to 65,536), else uint32."""
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
 
 
 def narrow(ids, vocabulary):
-    """The ids as an array of `token_dtype`; an id outside 0..vocabulary-1 raises InputError, it never wraps."""
+    """Return the ids as an array of `token_dtype`; an id outside 0..vocabulary-1 is an InputError and never wraps."""
     ids = np.asarray(ids, np.int64)
     if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary:
         raise InputError(f"token ids {ids.min()}..{ids.max()} do not fit a vocabulary of {vocabulary}")
@@ -29,13 +31,13 @@ def narrow(ids, vocabulary):
 
 
 def refill_batches(groups, batch):
-    """int64 (batches,): documents arrive `batch` at a time, cut inside each row group of `groups` documents."""
+    """Return int64 (batches,): documents arrive `batch` at a time, and the last batch of a row group is shorter."""
     sizes = [min(batch, group - start) for group in groups for start in range(0, group, batch)]
     return np.array(sizes, np.int64)
 
 
 def encode_text(encoding, text, where):
-    """Token ids of a document, special-token text in it being ordinary text; InputError unless they decode to it."""
+    """Return the token ids of a document, in which special-token text is ordinary text; they must decode to it."""
     try:
         ids = encoding.encode_ordinary(text)
     except BaseException as error:
@@ -48,37 +50,40 @@ def encode_text(encoding, text, where):
 
 
 def encode_group(task):
-    """((tokens,) ids, int64 (documents,) lengths with BOS, UTF-8 bytes) of one row group.
+    """Return ((tokens,) ids, int64 (documents,) lengths with BOS, UTF-8 bytes) of one row group.
 
     `task` is (shard, row group, column, tokenizer folder, digest of the tokenizer).
     """
     path, group, column, tokenizer, key = task
-    encoding = load_encoding(tokenizer, key)
-    texts, first_row = read_row_group(path, group, column)
-    documents = [narrow(encode_text(encoding, text, f"{path}: row {row}"), encoding.n_vocab)
-                 for row, text in enumerate(texts, first_row)]
+    encoding, size, documents = load_encoding(tokenizer, key), 0, []
+    for row, text in row_group_texts(open_parquet(path, column), path, group, column):
+        documents.append(narrow(encode_text(encoding, text, f"{path}: row {row}"), encoding.n_vocab))
+        size += len(text.encode())
     lengths = np.array([len(ids) + 1 for ids in documents], np.int64)
-    ids = np.concatenate(documents) if documents else narrow([], encoding.n_vocab)
-    return ids, lengths, sum(len(text.encode()) for text in texts)
+    return np.concatenate([narrow([], encoding.n_vocab), *documents]), lengths, size
 
 
 def end_with_parent():
-    """Make this worker end when its parent is killed; it would wait for tasks for ever."""
+    """End this worker when its parent is killed; otherwise it would wait for tasks for ever."""
     threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def in_order(function, tasks, workers):
-    """Yield function(task) in the order of the tasks, run by worker processes that get at most two tasks ahead."""
-    if min(workers, len(tasks)) < 2:
+    """Yield function(task) in the order of the tasks, from worker processes that are at most two tasks ahead.
+
+    `workers` processes are started, or one a core when it is None, and never more than there are tasks.
+    """
+    count = surroundings.workers(len(tasks), workers)
+    if count < 2:
         yield from map(function, tasks)
         return
-    count, context = min(workers, len(tasks)), get_context("spawn")
+    context = get_context("spawn")
     with ProcessPoolExecutor(count, context, initializer=end_with_parent) as pool:
         waiting = deque()
         try:
             for task in tasks:
                 waiting.append(pool.submit(function, task))
-                if len(waiting) > 2 * workers:
+                if len(waiting) > 2 * count:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -102,13 +107,13 @@ def progress(items, total, label):
 
 
 def write_stream(path, arrays, dtype):
-    """Write 1-D arrays one after another as one .npy, byte for byte what np.save writes; return the item count."""
+    """Write 1-D arrays one after another as one .npy file, with the bytes of np.save; return the item count."""
     def write_header(count):
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
         np.lib.format.write_array_header_1_0(file, header)
 
     count = 0
-    with open(path, "wb") as file:
+    with naming(path), open(path, "wb") as file:
         write_header(0)  # NumPy pads headers so that a longer count still fits
         for array in arrays:
             file.write(np.ascontiguousarray(array, dtype).data)
@@ -119,7 +124,7 @@ def write_stream(path, arrays, dtype):
 
 
 def write_split(folder, shards, column, tokenizer, key, refill_batch, workers):
-    """Write tokens.npy, lengths.npy and refill.npy of the shards; return {"documents", "text_tokens", "bytes"}."""
+    """Write tokens.npy, lengths.npy and refill.npy of the shards; return the counts of documents, tokens and bytes."""
     files = {path: open_parquet(path, column) for path in shards}
     cuts = [(path, group) for path, file in files.items() for group in range(file.num_row_groups)]
     groups = [files[path].metadata.row_group(group).num_rows for path, group in cuts]
@@ -139,3 +144,23 @@ def write_split(folder, shards, column, tokenizer, key, refill_batch, workers):
     np.save(folder / "lengths.npy", np.concatenate(lengths))
     np.save(folder / "refill.npy", refill_batches(groups, refill_batch))
     return {"documents": sum(groups), "text_tokens": text_tokens, "bytes": sum(sizes)}
+
+
+def shared_texts(directory):
+    """Return how many documents of the validation split have the tokens of a document of the training split.
+
+    One tokenizer made both splits and loses nothing, so equal tokens are equal texts.
+    """
+    validation = list(_document_digests(directory / "validation"))
+    lengths = np.unique(np.load(directory / "validation/lengths.npy"))
+    training = set(_document_digests(directory / "train", lengths)).intersection(validation)
+    return sum(digest in training for digest in validation)
+
+
+def _document_digests(folder, lengths=None):
+    """Yield the SHA-256 of each document's tokens, or of those documents only that have one of the given lengths."""
+    sizes, tokens = np.load(folder / "lengths.npy"), np.load(folder / "tokens.npy", mmap_mode="r")
+    ends = np.cumsum(sizes - 1)
+    chosen = np.arange(len(sizes)) if lengths is None else np.flatnonzero(np.isin(sizes, lengths))
+    for document in chosen.tolist():
+        yield sha256_bytes(np.ascontiguousarray(tokens[ends[document] - sizes[document] + 1 : ends[document]]))

@@ -2,28 +2,31 @@
 
 import itertools
 import os
-import stat
+import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 import zlib
 from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from corpora.parts import alone
 from corpora.shards import write_shard
-from evidence import InputError, require_digest, sha256_bytes
+from evidence import InputError, require, require_digest, sha256_bytes
 
-PIP_LINES = 8  # of its errors: the cause, without the traceback above it
+PIP_LINES = 8  # of pip's errors: the cause, without the traceback above it
 
 
 def fetch_wheels(wheels, cache):
-    """Make every pinned wheel present in the folder `cache`, by pip where missing, and check its SHA-256."""
-    cache.mkdir(parents=True, exist_ok=True)
-    missing = [wheel for wheel in wheels if not (cache / wheel["file"]).exists()]
-    if missing:
-        print(f"corpus: fetching {len(missing)} of {len(wheels)} wheels")
-        _pip_download(missing, cache)
+    """Make every pinned wheel present in the folder `cache`, by pip where it is missing, and check its SHA-256.
+
+    Studies share the cache, so one process at a time downloads into it, and removes what a killed one left.
+    """
+    with alone(cache / ".lock"):
+        missing = [wheel for wheel in wheels if not (cache / wheel["file"]).exists()]
+        if missing:
+            print(f"corpus: fetching {len(missing)} of {len(wheels)} wheels")
+            _pip_download(missing, cache)
     for wheel in wheels:
         require_digest(cache / wheel["file"], wheel["sha256"])
 
@@ -31,48 +34,35 @@ def fetch_wheels(wheels, cache):
 def _pip_download(wheels, cache):
     lines = [f"{w['name']}=={w['version']} --hash=sha256:{w['sha256']}\n" for w in wheels]
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        requirements = Path(folder, "requirements.txt")
-        requirements.write_text("".join(lines))
-        command += ["--quiet", "--disable-pip-version-check", "--dest", folder, "--requirement", str(requirements)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode:
-            said = "\n".join(result.stderr.strip().splitlines()[-PIP_LINES:])
-            raise InputError(f"pip download failed, the end of what it says:\n{said}")
-        for wheel in wheels:
-            if not Path(folder, wheel["file"]).is_file():
-                raise InputError(f"pip download: {wheel['file']} did not come; found {sorted(os.listdir(folder))}")
-            os.replace(Path(folder, wheel["file"]), cache / wheel["file"])
-
-
-def _require_harmless(info, where):
-    name, kind = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in path.parts[0] or not name.isprintable():
-        raise InputError(f"{where}: unsafe member path {name!r}")
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InputError(f"{where}: member {name} is a link or device")
-    if info.flag_bits & 1:
-        raise InputError(f"{where}: member {name} is encrypted")
+    folder = cache / "partial"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    requirements = folder / "requirements.txt"
+    requirements.write_text("".join(lines))
+    command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder), "--requirement", str(requirements)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        shutil.rmtree(folder)
+        said = "\n".join(result.stderr.strip().splitlines()[-PIP_LINES:])
+        raise InputError(f"pip download failed. Its last lines:\n{said}")
+    for wheel in wheels:
+        file = folder / wheel["file"]
+        require(file.is_file(), file, f"pip downloaded other files: {sorted(os.listdir(folder))}")
+        os.replace(file, cache / wheel["file"])
+    shutil.rmtree(folder)
 
 
 def open_wheel(path):
-    """(ZipFile, its members that are files); InputError on a hostile path, link, encrypted or repeated member."""
+    """Return (ZipFile, its members that are files) of a wheel whose SHA-256 was checked."""
     try:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise InputError(f"{path}: not a zip file: {error}") from None
-    seen = set()
-    for info in archive.infolist():
-        _require_harmless(info, path)
-        if info.filename in seen:
-            raise InputError(f"{path}: member {info.filename} stands twice")
-        seen.add(info.filename)
     return archive, [info for info in archive.infolist() if not info.is_dir()]
 
 
 def read_member(archive, info, maximum_bytes):
-    """Bytes of one member; InputError when it is, or says it is, over `maximum_bytes`, or is damaged."""
+    """Return the bytes of one member; InputError when they are over `maximum_bytes` or damaged."""
     where = f"{archive.filename}: member {info.filename}"
     try:
         with archive.open(info) as file:
@@ -85,7 +75,7 @@ def read_member(archive, info, maximum_bytes):
 
 
 def index_wheels(archives, corpus):
-    """({content SHA-256: (document name, archive, member)}, facts): the documents that count, duplicates removed.
+    """Return ({content SHA-256: (document name, archive, member)}, facts) of the documents, without duplicates.
 
     Of equal contents the one whose name sorts first is kept, whatever the order of the wheels.
     """
@@ -112,7 +102,7 @@ def index_wheels(archives, corpus):
 
 
 def write_wheels(staged, corpus, cache):
-    """Write the wheels' documents, ordered by content hash, as shards of equal shares; return the facts."""
+    """Write the wheels' documents, ordered by content hash, as shards of about equal size; return the facts."""
     fetch_wheels(corpus["wheels"], cache)
     shards = [*corpus["train_shards"], corpus["validation_shard"]]
     with ExitStack() as stack:

@@ -3,6 +3,7 @@
 Also: what changed is rebuilt by name, a frozen list of hashes is a closed world, a mistaken command is one line.
 """
 
+import hashlib
 import json
 import re
 import subprocess
@@ -20,12 +21,22 @@ from corpora.prepared import require_prepared
 from corpora.tokenizer import load_encoding
 from evidence import InputError, read_json, run_script, sha256_file
 from manifest import manifest_findings, read_manifest
-from test_corpora import MEMBERS, lines_of, member, tree, wheel
+from tiny import disks
+from tiny.documents import lines_of, tree, wheel
 
 CLIMBMIX = json.loads((prepare.ROOT / "protocols/climbmix.json").read_text())
 SETTINGS = CLIMBMIX["tokenizer"] | {"vocabulary": 300}
 TEXTS = [f"Document {i} says <|endoftext|> and packs {'row after row of naïve tokens ' * (i % 7)}\n" for i in range(60)]
 TEXTS[17] = ""
+MEMBERS = {"suffixes": [".py", ".txt"], "minimum_bytes": 8, "maximum_bytes": 5000, "text_column": "text"}
+
+
+def share(text):
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+TRAIN = [text for text in TEXTS if share(text) % 20]
+VALIDATION = [text for text in TEXTS if share(text) % 20 == 0]
 
 
 def spec_of(folder, texts, group=7, refill=3):
@@ -53,15 +64,15 @@ def documents_of(directory, split):
 def test_the_prepared_files_are_the_documents(tmp_path):
     """Case 32 among them: special-token text stays text, one document; an empty document has length 1."""
     prepared, directory = prepare.prepare(spec_of(tmp_path, TEXTS), tmp_path, {}, 1)
-    assert documents_of(directory, "train") == TEXTS[:57] and documents_of(directory, "validation") == TEXTS[57:]
+    assert documents_of(directory, "train") == TRAIN and documents_of(directory, "validation") == VALIDATION
     lengths = np.load(directory / "train/lengths.npy")
-    assert lengths.dtype == np.int64 and lengths[17] == 1
+    assert lengths.dtype == np.int64 and lengths[TRAIN.index("")] == 1
     assert np.load(directory / "train/tokens.npy", mmap_mode="r").dtype == np.uint16
-    assert np.load(directory / "train/refill.npy").tolist() == [3, 3, 1] * 8 + [1]
+    assert np.load(directory / "train/refill.npy").tolist() == [3, 3, 1] * 7 + [3, 1] and len(TRAIN) == 53
     counts = prepared["splits"]["train"]
-    assert counts["documents"] == 57 and counts["bytes"] == sum(len(text.encode()) for text in TEXTS[:57])
-    assert counts["tokens"] == counts["text_tokens"] + 57 == lengths.sum()
-    assert (counts["longest"], counts["median_length"]) == (lengths.max(), float(sorted(lengths)[28]))
+    assert counts["documents"] == len(TRAIN) and counts["bytes"] == sum(len(text.encode()) for text in TRAIN)
+    assert counts["tokens"] == counts["text_tokens"] + len(TRAIN) == lengths.sum()
+    assert (counts["longest"], counts["median_length"]) == (lengths.max(), float(np.median(lengths)))
     assert counts["over_capacity"] == sum(length > 17 for length in lengths)
     assert prepared == read_json(directory / "prepared.json")
     assert manifest_findings(prepared["files"], directory) == ["prepared.json: extra"]
@@ -88,13 +99,22 @@ def test_a_second_run_reuses_everything_and_a_changed_file_is_rebuilt_by_name(tm
     assert capsys.readouterr().out == "corpus: reused\ntokenizer: reused\ntrain: reused\nvalidation: reused\n"
     assert {path: path.stat().st_mtime_ns for path in directory.glob("*/*")} == touched
     (directory / "train/lengths.npy").write_bytes(b"damaged")
-    (directory / "validation/extra.npy").write_bytes(b"")
     (directory / "tokenizer/part.json").write_bytes(b"{")
     prepare.prepare(spec, tmp_path, {}, 1)
     printed = capsys.readouterr().out
-    for line in ["corpus: reused", "train/lengths.npy: changed", "validation/extra.npy: extra", "not strict JSON"]:
+    for line in ["corpus: reused", "train/lengths.npy: changed", "validation: reused", "not strict JSON"]:
         assert line in printed
     assert tree(directory) == first
+
+
+def test_what_a_file_manager_writes_into_prepared_data_does_not_build_a_part_anew(tmp_path, capsys):
+    spec = spec_of(tmp_path, TEXTS)
+    directory = prepare.prepare(spec, tmp_path, {}, 1)[1]
+    for part in ("corpus", "tokenizer", "train", "validation"):
+        (directory / part / ".DS_Store").write_text("x")
+    capsys.readouterr()
+    prepare.prepare(spec, tmp_path, {}, 1)
+    assert capsys.readouterr().out == "corpus: reused\ntokenizer: reused\ntrain: reused\nvalidation: reused\n"
 
 
 def test_changed_input_is_noticed_and_only_what_depends_on_it_is_rebuilt(tmp_path, capsys):
@@ -112,7 +132,7 @@ def test_changed_input_is_noticed_and_only_what_depends_on_it_is_rebuilt(tmp_pat
         counts = prepare.prepare(spec | {"packing": packing}, tmp_path, {}, 1)[0]["splits"]["train"]
         assert (counts["over_capacity"] > 0) == over
     Path(spec["corpus"]["train_files"][0]).write_bytes(lines_of(TEXTS[:40]))
-    assert prepare.prepare(other, tmp_path, {}, 1)[0]["splits"]["train"]["documents"] == 38
+    assert prepare.prepare(other, tmp_path, {}, 1)[0]["splits"]["train"]["documents"] == 34
 
 
 def test_an_interrupted_part_leaves_no_half_result(tmp_path, monkeypatch):
@@ -131,9 +151,15 @@ def test_an_interrupted_part_leaves_no_half_result(tmp_path, monkeypatch):
     assert tree(prepare.prepare(spec, tmp_path, {}, 1)[1]) == tree(directory)
 
 
+RICH = "words " * 50 + "".join(map(chr, range(40, 900)))
+# Its hash lies above that of the empty text, which is held out of the two.
+ABOVE_EMPTY = next(text for text in (f"{RICH} {number}" for number in range(1000)) if share(text) > share(""))
+
+
 @pytest.mark.parametrize("texts, message", [
-    ([], "0 documents"), (["only one"], "1 documents"), (["", ""], "too little text"),
-    (["words " * 50 + "".join(map(chr, range(40, 900))), ""], "without a single token")])
+    ([], "0 documents in all"), (["only one"], "1 documents in all, 1 different"),
+    (["", ""], "2 documents in all, 1 different"),
+    (["", "a"], "too little text"), ([ABOVE_EMPTY, ""], "without a single token")])
 def test_a_corpus_with_nothing_to_read_is_refused_and_leaves_no_unfinished_part(tmp_path, texts, message):
     """Whichever part cannot be built: the corpus, the tokenizer or the tokens."""
     with pytest.raises(InputError, match=message):
@@ -167,7 +193,7 @@ def test_what_an_error_says_to_run_is_taken_with_and_without_a_corpus_to_downloa
     assert prepare.own_spec(prepare.parse_arguments(own))["name"] == "mine"
     (repository / "protocols/mine.json").write_text(json.dumps(CLIMBMIX | {"study": "mine"}))
     assert prepare.read_protocol(prepare.parse_arguments(study).study)["name"] == "mine"
-    with pytest.raises(InputError, match="is there; choose another name"):
+    with pytest.raises(InputError, match="exists; choose another name"):
         prepare.own_spec(prepare.parse_arguments(own))
 
 
@@ -186,7 +212,7 @@ def tiny_study(repository, vocabulary=300):
     """A wheels study named `tiny`, its one wheel already in the cache."""
     cache = repository / "data/wheels_cache"
     cache.mkdir(parents=True, exist_ok=True)
-    path = wheel(cache / "w.whl", [(member(f"{i}.py"), text + f"number {i}") for i, text in enumerate(TEXTS)])
+    path = wheel(cache / "w.whl", [(f"{i}.py", text + f"number {i}") for i, text in enumerate(TEXTS)])
     pinned = {"file": path.name, "name": "w", "version": "1", "sha256": sha256_file(path)}
     corpus = MEMBERS | {"kind": "wheels", "row_group_documents": 7, "train_shards": ["a.parquet"],
                         "validation_shard": "b.parquet", "wheels": [pinned]}
@@ -222,8 +248,10 @@ def test_a_list_is_a_closed_world_in_the_folders_it_names():
 def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(repository, capsys):
     own = ["--input", repository / "own.jsonl", "--name", "mine", "--vocabulary", 300]
     assert command(repository, *own) == 0
-    assert "the last 3 of 60 documents are held out" in capsys.readouterr().out
-    assert documents_of(repository / "data/mine", "validation") == TEXTS[57:]
+    printed = capsys.readouterr().out
+    assert "7 of 60 documents, 1 in 20 by the hash of the text, are held out" in printed
+    assert "0 of the 7 validation texts are also training texts" in printed
+    assert documents_of(repository / "data/mine", "validation") == VALIDATION
     (repository / "v.txt").write_text("held out")
     pq.write_table(pa.table({"body": TEXTS}), repository / "own.parquet")
     assert command(repository, "--input", repository / "own.parquet", "--text-column", "body", "--name", "other",
@@ -231,6 +259,10 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
     mine, other = repository / "data/mine", repository / "data/other"
     assert tree(other / "tokenizer") | {"part.json": b""} == tree(mine / "tokenizer") | {"part.json": b""}
     assert documents_of(other, "train") == TEXTS and documents_of(other, "validation") == ["held out"]
+    assert command(repository, "--input", repository / "own.parquet", "--text-column", "body", "--name", "third",
+                   "--tokenizer", mine / "tokenizer/tokenizer.json",
+                   "--validation-input", repository / "own.parquet") == 0
+    assert "warning: 60 of the 60 validation texts are also training texts" in capsys.readouterr().out
     assert command(repository, "--input", repository / "v.txt", "--name", "other", "--vocabulary", 301,
                    "--tokenizer", mine / "tokenizer") == 2
     assert "its vocabulary is 300, but --vocabulary says 301" in capsys.readouterr().err
@@ -238,9 +270,11 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
 
 @pytest.mark.parametrize("arguments, message", [
     (["--study", "nothing"], "no such protocol; there are climbmix"),
-    (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "is there; choose another name"),
-    (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "not a plain name"),
-    (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "expected below 2\\*\\*31"),
+    (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "exists; choose another name"),
+    (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "--name: expected letters, digits"),
+    (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "x: tokenizer: vocabulary: expected below"),
+    (["--input", "own.jsonl", "--name", "x", "--tokenizer", "own.jsonl"], "own.jsonl: expected a folder with ranks"),
+    (["--input", "*.csv", "--name", "x", "--vocabulary", "300"], "no file matches"),
     (["--input", "missing.jsonl", "--name", "x", "--vocabulary", "300"], "missing.jsonl: No such file")])
 def test_a_mistaken_command_is_one_line_and_exit_code_2(repository, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(repository)
@@ -271,3 +305,23 @@ def test_a_protocol_with_wrong_keys_is_refused_by_name(repository, capsys, secti
     (repository / "protocols/wrong.json").write_text(json.dumps(protocol))
     assert command(repository, "--study", "wrong") == 2
     assert message in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------- surroundings
+
+
+def test_a_full_disk_is_named_and_the_same_command_goes_on(repository, tmp_path, capsys):
+    own = ["--input", repository / "own.jsonl", "--name", "mine", "--vocabulary", 300]
+    with disks.small_disk(repository / "data", 60_000):
+        assert command(repository, *own) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and re.search(r"data/mine/.*: No space left on device; make room", said)
+        assert not list((repository / "data/mine").glob("*.partial/*"))
+    assert command(repository, *own) == 0
+
+
+def test_a_folder_that_is_read_only_is_named(repository, capsys):
+    (repository / "data").mkdir()
+    with disks.read_only(repository / "data"):
+        assert command(repository, "--input", repository / "own.jsonl", "--name", "mine", "--vocabulary", 300) == 2
+    assert re.search("data/.mine.lock: .*read-only", capsys.readouterr().err)

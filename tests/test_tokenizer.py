@@ -148,7 +148,7 @@ def test_broken_tokenizer_files_are_refused_by_line(folder, tmp_path):
     for key, wrong in {"pattern": None, "specials": [], "vocabulary": 300.0, "bos": True}.items():
         with pytest.raises(InputError, match=f"tokenizer.json: {key}: expected"):
             read(b"".join(lines), document | {key: wrong})
-    with pytest.raises(InputError, match="tokenizer pattern"):
+    with pytest.raises(InputError, match="tokenizer.json: pattern"):
         make_encoding(ranks, document | {"pattern": "(("})
     with pytest.raises(InputError, match="missing key pattern"):
         read(b"".join(lines), {key: value for key, value in document.items() if key != "pattern"})
