@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prepare
-from corpora.files import VALIDATION_SHARE, directories_of, held_out_groups, read_grouped
+from corpora.split import VALIDATION_SHARE, directories_of, held_out_groups, read_grouped
 from evidence import InputError, read_json, run_script, sha256_file, write_json
 from research.batch_boundaries import audit_split
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.split import held_out_groups, held_out_rule
+from corpora.split import held_out_rule
 from evidence import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,15 +34,6 @@ def test_about_one_in_twenty_is_held_out_wherever_it_stands_and_whatever_else_is
     assert [sum(map(rule, texts[start : start + 1000])) > 20 for start in range(0, 4000, 1000)] == [True] * 4
     other, _, _ = held_out_rule(texts[1000:][::-1], "file")
     assert [rule(text) for text in texts] == [other(text) for text in texts]
-
-
-def test_groups_are_held_out_by_their_own_names():
-    groups = [f"group {number}" for number in range(400)]
-    chosen = held_out_groups(groups)
-    assert 5 < len(chosen) < 40 and held_out_groups(groups[::-1]) == chosen
-    assert len(held_out_groups(["a", "b"])) == 1
-    with pytest.raises(InputError, match="1 groups in all"):
-        held_out_groups(["a"])
 
 
 @pytest.mark.slow
