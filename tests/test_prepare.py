@@ -269,7 +269,7 @@ def test_a_users_own_files_are_prepared_and_their_tokenizer_serves_other_files(r
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--study", "nothing"], "no such protocol; there are climbmix"),
+    (["--study", "nothing"], "nothing.json: no such protocol; .*climbmix"),
     (["--input", "own.jsonl", "--name", "climbmix", "--vocabulary", "300"], "exists; choose another name"),
     (["--input", "own.jsonl", "--name", "../x", "--vocabulary", "300"], "--name: expected letters, digits"),
     (["--input", "own.jsonl", "--name", "x", "--vocabulary", str(10**20)], "x: tokenizer: vocabulary: expected below"),
