@@ -21,7 +21,7 @@ from research.batch_boundaries.planted_batches import (
     targets_of,
 )
 from research.batch_boundaries.planted_faults import FAULTS
-from research.batch_boundaries.planted_forms import FORMS
+from research.batch_boundaries.planted_forms import FORMS, Form
 from research.batch_boundaries.verdicts import Declared
 
 FROZEN = Path(audit_diagnose.__file__).parent / "diagnose_matrix.json"
@@ -69,6 +69,39 @@ def test_right_batches_pass_whatever_the_lengths(name, lengths, spare):
     form = FORMS[name]
     prompts = (2,) * len(lengths) if form.prompts else None
     form = form._replace(lengths=tuple(lengths), prompts=prompts, spare=spare if form.spare else 0)
+    result = diagnose(lambda documents: build(form), documents_of(form), declared_of(form), targets_of(form))
+    assert not [item for item in result["items"] if item["status"] == "FAIL"]
+
+
+@st.composite
+def mixed_forms(draw):
+    """A form of any layout, convention, keys and special ids, with what its user would declare."""
+    layout = draw(st.sampled_from(["padded", "left", "packed", "rows", "spaced"]))
+    shift = draw(st.sampled_from(["internal", "row", "width", "document"]))
+    keys = draw(st.sampled_from([{}, {"ignore": -1}, {"ignore": None, "loss": "loss_mask"}]))
+    if layout == "left" or draw(st.booleans()):
+        keys = keys | {"positions": "position_ids"}
+    isolation = [{}, {"numbers": ("segment_ids", 0, -1)}, {"numbers": ("segment_ids", 1, 0)}, {"relation": "additive"},
+                 {"relation": "True is masked"}, {"relation": "True reads", "heads": 2}]
+    if layout == "packed":
+        isolation += [{"ends": ("cu_seqlens",)}, {"ends": ("cu_seqlens",), "ends_of": "without padding"},
+                      {"sizes": "seq_lens"}]
+    chosen = draw(st.sampled_from(isolation))
+    if "relation" not in chosen and draw(st.booleans()):
+        keys = keys | {"mask": "attention_mask"}
+    declared = {"convention": "internal" if shift == "internal" else "external"}
+    if chosen and layout in ("packed", "rows", "spaced"):
+        declared["isolation"] = "batch"
+    lengths = tuple(draw(st.lists(st.integers(3, 9), min_size=2, max_size=5)))
+    bos, eos = draw(st.sampled_from([(1, 2), (2, 2), (None, 2), (1, None)]))
+    prompts = draw(st.sampled_from([None, (1,) * len(lengths), (2,) * len(lengths)]))
+    return Form(layout, shift, keys | chosen, declared, prompts, bos, eos, pad=draw(st.sampled_from([0, 1, 2])),
+                spare=draw(st.sampled_from([0, 2])), lengths=lengths)
+
+
+@settings(max_examples=300, deadline=None)
+@given(form=mixed_forms())
+def test_right_batches_of_any_make_up_pass_also_where_padding_start_and_end_share_an_id(form):
     result = diagnose(lambda documents: build(form), documents_of(form), declared_of(form), targets_of(form))
     assert not [item for item in result["items"] if item["status"] == "FAIL"]
 

@@ -88,13 +88,32 @@ def diagnose(function, documents, declared, targets=None, name="the function"):
         raise
     except Exception as error:
         raise InputError(f"{name}: running it failed: {described(error)}") from error
-    traced = trace(documents, batches, pad_id=declared.pad, convention=declared.convention, targets=targets)
+    traced, items = best_reading(documents, batches, declared, targets)
     if not any(spot for found in traced.spots for spot in found):
         found = batches.rows[0].inputs[:6].tolist()
         raise InputError(f"{name}: no id of the documents is in the batch, which begins with {found}")
     return {"documents": documents, "batches": batches.batches, "keys_not_read": batches.unread,
             "padding_id": traced.pad_id, "notes": batches.notes + numbered_padding(traced),
-            "items": check_all(traced, declared)}
+            "items": items}
+
+
+def best_reading(documents, batches, declared, targets):
+    """Return (TracedBatch, items) of the reading of the batch under which fewer items FAIL.
+
+    The last tokens of documents are inputs, or each document was shifted by itself and they are not. Where their id is
+    also the padding's or the BOS's, only the trial of both can tell.
+    """
+    readings = []
+    for last_tokens in (True, False):
+        traced = trace(documents, batches, pad_id=declared.pad, convention=declared.convention, targets=targets,
+                       last_tokens=last_tokens)
+        items = check_all(traced, declared)
+        failed = count_statuses(items)["FAIL"]
+        if not failed:
+            return traced, items
+        readings.append((failed, traced, items))
+    _, traced, items = min(readings, key=lambda reading: reading[0])
+    return traced, items
 
 
 def numbered_padding(traced):

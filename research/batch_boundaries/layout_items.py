@@ -40,8 +40,6 @@ def read_once(traced, declared):
 def padding_by_length(traced, declared):
     """Real tokens with the padding's id must keep mask and label, and the mask must leave out all padding."""
     total = sum(int(padding.sum()) for padding in traced.padding)
-    if not total:
-        return UNAPPLIED, "no padding in this batch", {"padding": 0}
     inside = sort_predictions(traced)[0]
     alike = [t for t in sorted(traced.wanted) if traced.documents[t[0]][t[1]] == traced.pad_id]
     masked = unmasked = 0
@@ -50,6 +48,8 @@ def padding_by_length(traced, declared):
             masked += sum(bool(spot) and not keep for spot, keep in zip(found, row.mask))
             if not set(row.documents) & {"attention_mask", "mask"}:  # A mask of numbers may number padding as well.
                 unmasked += int((row.mask & padding).sum())
+    if not total and not masked:
+        return UNAPPLIED, "no padding in this batch", {"padding": 0}
     ignored = [t for t in alike if not inside[t] and t not in traced.prompts] if traced.convention else []
     counts = {"padding": total, "real_tokens_masked": masked, "padding_unmasked": unmasked,
               "real_tokens_of_padding_id": len(alike), "of_them_ignored": len(ignored)}

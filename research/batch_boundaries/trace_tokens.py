@@ -44,15 +44,17 @@ class TracedBatch:
         return self.returned.rows
 
 
-def trace(documents, returned, *, pad_id, convention, targets):
+def trace(documents, returned, *, pad_id, convention, targets, last_tokens=True):
     """Return the TracedBatch of ReturnedBatches.
 
     pad_id: None infers it where the left-over ids at row ends are all one. convention: "internal", "external" or
     "auto"; it decides where labels fit both. targets: a list of bools a document, which tokens should be targets, or
-    None: all but the first, and a batch may leave out a prompt.
+    None: all but the first, and a batch may leave out a prompt. last_tokens: whether the last tokens of documents are
+    inputs; if each document is shifted by itself, they are only labels, and padding or a BOS may have their id.
     """
     rows, anchors = returned.rows, anchors_of(documents, pad_id)
-    spots = find_tokens(anchors, documents, rows)
+    inputs = documents if last_tokens else [document[:-1] for document in documents]
+    spots = find_tokens(anchors, inputs, rows)
     left = [np.array([spot is None for spot in row], bool) for row in spots]
     if pad_id is None:
         edges = {int(id) for row, free in zip(rows, left) for id in row.inputs[edges_of(free)]}
@@ -105,7 +107,8 @@ def anchors_of(documents, pad_id):
 
 def find_tokens(anchors, documents, rows):
     """Return [[(document, offset) or None of each input] of each Row]."""
-    spots = [[anchors.get(id) for id in row.inputs.tolist()] for row in rows]
+    known = {id: (d, o) for id, (d, o) in anchors.items() if o < len(documents[d])}
+    spots = [[known.get(id) for id in row.inputs.tolist()] for row in rows]
     for row, found in zip(rows, spots):
         anchor_by_labels(anchors, documents, row, found)
         follow(documents, row.inputs.tolist(), found)
@@ -130,6 +133,7 @@ def follow(documents, ids, found):
 def link_rows(documents, rows, spots):
     """Fill the last or first token of a row that has no neighbour there: it continues another row, or both share it."""
     seen = {spot for found in spots for spot in found}
+    internal = labels_are_own_inputs(rows)
     for k in range(len(rows) - 1):
         for row, found, at, other, step in ((rows[k], spots[k], -1, spots[k + 1][:1], -1),
                                             (rows[k + 1], spots[k + 1], 0, spots[k][-1:], 1)):
@@ -139,15 +143,29 @@ def link_rows(documents, rows, spots):
             spot = neighbour(documents, other[0], step, ids[at])
             if spot in seen:
                 spot = None
-            found[at] = spot or (neighbour(documents, other[0], 0, ids[at]) if may_share(row, at) else None)
+            found[at] = spot or (neighbour(documents, other[0], 0, ids[at]) if may_share(row, at, internal) else None)
             seen.add(found[at])
             follow(documents, ids, found)
 
 
-def may_share(row, at):
-    """Return whether the first or last token of a row may be another row's; padding at the end has no target."""
-    counts = at == 0 or row.labels is not None and row.labels[at] != IGNORED
+def may_share(row, at, internal):
+    """Return whether the first or last token of a row may be another row's too: it is a target or it predicts one."""
+    label = 1 if at == 0 and internal else at
+    if row.labels is None:
+        counts = at == 0
+    else:
+        counts = label < len(row.labels) and row.labels[label] != IGNORED
     return counts and (row.mask is None or row.mask[at])
+
+
+def labels_are_own_inputs(rows):
+    """Return whether most labels that count equal their own input."""
+    counting = own = 0
+    for row in rows:
+        if row.labels is not None:
+            counting += int((row.labels != IGNORED).sum())
+            own += int(((row.labels != IGNORED) & (row.labels == row.inputs)).sum())
+    return 2 * own > counting
 
 
 # --------------------------------------------------------------------------------------- quantities
