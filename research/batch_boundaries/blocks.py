@@ -4,7 +4,7 @@ from tabulate import tabulate
 
 from evidence import read_json
 
-PIECES = {"caught": "found", "cannot tell": "cannot tell", "missed": "missed"}
+VERDICTS = {"caught": "found", "cannot tell": "cannot tell", "missed": "missed"}
 
 
 def frozen(root, name):
@@ -19,7 +19,7 @@ def percent(part, whole, digits=2):
 
 
 def note(root):
-    """The note's two documents in three layouts."""
+    """Return the finding on the note's two documents in three layouts."""
     padded, packed, stream = (frozen(root, "batch_note")["views"][name]["counts"]
                               for name in ("padded", "independent", "continuous"))
     return (f"* **The note's two documents.** Padded, {padded['non_padding']} of {padded['cells']} cells are no "
@@ -32,7 +32,7 @@ def note(root):
 
 
 def update(root):
-    """One update of the demo corpus under three loaders."""
+    """Return the finding on one update of the demo corpus under three loaders."""
     content = frozen(root, "targets_demo")
     loaders = {name: record["update"] for name, record in content["loaders"].items()}
     stream, masked, padded = (loaders[name] for name in ("best_fit_crop", "document_masked", "padded"))
@@ -47,7 +47,7 @@ def update(root):
 
 
 def model(root):
-    """Documents alone and packed through a trained model."""
+    """Return the finding on documents alone and packed in a trained model."""
     bounded = frozen(root, "boundaries")["semantics"]["independent"]["bounded"]
     alone, bare = (bounded[f"alone_equals_packed: {what}"] for what in (
         "logits differ by", "without the mask logits differ by"))
@@ -59,7 +59,7 @@ def model(root):
 
 
 def cutting(root):
-    """What five ways of cutting lose and repeat."""
+    """Return what the ways of cutting documents lose and repeat."""
     content = frozen(root, "chunking_demo")
     designs = content["designs"]
     drop, last, share, twice = (designs[name] for name in ("drop_rest", "pad_last", "shared_boundary", "overlapping"))
@@ -78,7 +78,7 @@ def cutting(root):
 
 
 def accumulation(root):
-    """The worked case and the bounds of the gradients."""
+    """Return the worked case of accumulation and the bounds of the gradients."""
     content = frozen(root, "accumulation")
     case, limits = content["cases"]["note"], content["gradients"]["tolerances"]
     means = " and ".join(f"{nats / targets:g}" for targets, nats in zip(case["targets"], case["nats"]))
@@ -90,7 +90,7 @@ def accumulation(root):
 
 
 def stream(root):
-    """The size of the crossing context of a declared stream."""
+    """Return what is checked of a declared stream, and how much its documents read of each other."""
     independent, continuous = (frozen(root, "boundaries")["semantics"][name] for name in ("independent", "continuous"))
     crossing = continuous["bounded"]["stream_context: logits of other documents change by"]["value"]
     return (f"It leaves out, by name, the {len(continuous['not_applied'])} checks of independence, and it shows the "
@@ -100,7 +100,7 @@ def stream(root):
 
 
 def splits(root):
-    """The groups that are in both splits of the demo corpus."""
+    """Return how many groups are in both splits of the demo corpus."""
     found = frozen(root, "split_demo")["groupings"]
     return (f"all {found['package']['shared_groups']} packages and {found['directory']['shared_groups']} directories "
             "are "
@@ -111,7 +111,7 @@ def splits(root):
 
 
 def matrix_totals(root):
-    """How many right batches pass and how many planted faults are found."""
+    """Return how many right batches pass and how many planted faults are found."""
     totals = frozen(root, "diagnose_matrix")["totals"]
     return (f"Of {totals['forms']} right batches, {totals['right_batches_condemned']} FAIL. Of {totals['planted']} "
             f"planted faults, {totals['caught']} FAIL by the right item, {totals['cannot_tell']} cannot be told, and "
@@ -119,7 +119,7 @@ def matrix_totals(root):
 
 
 def matrix_forms(root):
-    """A row a form: what is declared, and the verdicts on its faults."""
+    """Return a table of the forms: what is declared, and the verdicts on the planted faults."""
     rows = []
     for name, form in frozen(root, "diagnose_matrix")["forms"].items():
         declared = form["declared"]
@@ -131,23 +131,23 @@ def matrix_forms(root):
         said += ["key names"] if "read_as" in declared else []
         verdicts = [cell["verdict"] for cell in form["faults"].values() if "verdict" in cell]
         right = "FAIL" if "FAIL" in form["right"]["statuses"].values() else "passes"
-        rows.append([name, ", ".join(said), right, *(verdicts.count(piece) for piece in PIECES)])
-    return tabulate(rows, ["form of the batch", "declared", "right batch", *PIECES.values()], "pipe")
+        rows.append([name, ", ".join(said), right, *(verdicts.count(verdict) for verdict in VERDICTS)])
+    return tabulate(rows, ["form of the batch", "declared", "right batch", *VERDICTS.values()], "pipe")
 
 
 def matrix_faults(root):
-    """A row a fault: the item that must FAIL, and in how many forms it does."""
+    """Return a table of the faults: the item that must FAIL, and in how many forms it does."""
     content = frozen(root, "diagnose_matrix")
     rows = []
     for fault, item in content["faults"].items():
         cells = [form["faults"][fault] for form in content["forms"].values()]
         verdicts = [cell["verdict"] for cell in cells if "verdict" in cell]
-        rows.append([fault, item, len(verdicts), *(verdicts.count(piece) for piece in PIECES)])
-    return tabulate(rows, ["planted fault", "item that must FAIL", "forms", *PIECES.values()], "pipe")
+        rows.append([fault, item, len(verdicts), *(verdicts.count(verdict) for verdict in VERDICTS)])
+    return tabulate(rows, ["planted fault", "item that must FAIL", "forms", *VERDICTS.values()], "pipe")
 
 
 def collators(root):
-    """A row a published collator: the items that FAIL, as frozen."""
+    """Return a table of the published collators and the items that FAIL, as frozen."""
     content = frozen(root, "collators")
     rows = []
     for case in content["cases"]:

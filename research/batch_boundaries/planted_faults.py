@@ -56,7 +56,7 @@ def id_changed(cell, column, row):
 
 
 def two_ahead(rows):
-    """Every label is one token further ahead than it should be."""
+    """Move every label one token further ahead than it should be."""
     return shifted(rows, "width")
 
 
@@ -83,7 +83,7 @@ def real_token_masked(cell, column, row):
 
 
 def idle_row(rows):
-    """A row of padding follows."""
+    """Append a row of padding."""
     pad = next((cell for row in rows for cell in row if not cell.real), padding(0))
     return [*rows, [pad._replace(counts=False)] * len(rows[0])]
 

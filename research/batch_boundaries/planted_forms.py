@@ -33,7 +33,7 @@ class Form(NamedTuple):
 
     @property
     def features(self):
-        """What a fault may need: the parts that this form has."""
+        """Return the parts that this form has and that a fault may need."""
         continuous = self.declared.get("semantics") == "continuous"
         several = self.layout in ("packed", "rows", "spaced")
         found = {

@@ -147,6 +147,7 @@ def holds_numbers(value):
 
 
 def same(value, read):
+    """Return whether a value has the same rows as the first value of {key: value}."""
     first = next(iter(read.values()))
     return all(np.array_equal(a, b) for a, b in itertools.zip_longest(by_rows(value), by_rows(first)))
 

@@ -26,8 +26,7 @@ def batch(rows, width, pad, independent):
         number = [n for n, document in enumerate(row) for _ in document]
         place = [p for document in row for p in range(len(document))] if independent else list(range(len(ids)))
         empty = width - len(ids)
-        reads = ["".join("01"[k <= q < len(ids) and (not independent or number[k] == number[q])] for k in range(width))
-                 if q < len(ids) else "0" * width for q in range(width)]
+        reads = [read_by(q, number, width, independent) for q in range(width)]
         found["inputs"].append(ids + [pad] * empty)
         found["labels"].append([token if p else IGNORED for token, p in zip(ids, place)] + [IGNORED] * empty)
         found["positions"].append(place + [0] * empty)
@@ -39,6 +38,15 @@ def batch(rows, width, pad, independent):
         "cells": width * len(rows), "non_padding": tokens, "effective_targets": tokens - documents + across,
         "boundary_targets": across, "readable_pairs": str(found["reads"]).count("1")}
     return found
+
+
+def read_by(query, number, width, independent):
+    """Return a string of 1 for each position that a query may read, else 0. number: the document of each token."""
+    cells = ["0"] * width
+    for key in range(query + 1 if query < len(number) else 0):
+        if not independent or number[key] == number[query]:
+            cells[key] = "1"
+    return "".join(cells)
 
 
 def note_batch(content):

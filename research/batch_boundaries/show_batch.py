@@ -119,8 +119,8 @@ def record(documents, pad):
     content = {"documents": [document.tolist() for document in documents], "pad": pad, "views": {}}
     for name, view in views(documents, sum(map(len, documents)), pad).items():
         arrays = {key: array.tolist() for key, array in view.batch._asdict().items()}
-        reads = [["".join("01"[cell] for cell in query) for query in row]
-                 for row in allowed(view.batch, view.independent).astype(int).tolist()]
+        reads = [["".join("1" if cell else "0" for cell in query) for query in row]
+                 for row in allowed(view.batch, view.independent)]
         content["views"][name] = {**arrays, "reads": reads, "counts": counts(view)}
     return content
 

@@ -13,8 +13,9 @@ About   five seconds
 
 Some values are bound by manifests/frozen.sha256 alone, which check_manifests.py checks. In boundaries.json,
 collators.json, diagnose_matrix.json and split_*.json these are texts, names, settings and versions; what the batches of
-a collator contain beside input_ids and labels; the counts of a collator but its effective targets; and measured
-differences and counts that keep their bounds.
+a collator contain beside input_ids and labels; the counts of a collator but its effective targets; in the matrix the
+statuses of items without a planted fault, and arrays beside the inputs, labels and loss masks; and measured differences
+and counts that keep their bounds.
 """
 
 import sys
