@@ -91,3 +91,11 @@ def test_a_file_of_counts_that_is_no_array_is_named(tmp_path):
     (tmp_path / "lengths.txt").write_text("1\n2\n")
     with pytest.raises(InputError, match="lengths.txt: not a readable .npy"):
         read_counts(tmp_path / "lengths.txt")
+
+
+def test_a_file_of_counts_whose_header_claims_more_than_fits_is_named(tmp_path):
+    with open(tmp_path / "lengths.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (10**13,)})
+        file.write(bytes(80))
+    with pytest.raises(InputError, match="lengths.npy: not a readable .npy"):
+        read_counts(tmp_path / "lengths.npy")

@@ -59,8 +59,6 @@ class Handler(BaseHTTPRequestHandler):
             self.break_off(content)
         elif mood == "page":
             self.answer(200, PAGE, {"Content-Type": "text/html"})
-        elif mood == "endless":
-            self.pour()
         else:
             self.answer_from(content, mood, asked)
 
@@ -104,14 +102,6 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         half = content[:len(content) // 2]
         self.wfile.write(b"%x\r\n%s\r\n-5\r\n" % (len(half), half))
-
-    def pour(self):
-        """Far more bytes than any test's bound, without saying how many."""
-        self.send_response(200)
-        self.end_headers()
-        self.close_connection = True
-        for _ in range(100):
-            self.wfile.write(CONTENT)
 
 
 @pytest.fixture
