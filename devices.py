@@ -1,7 +1,10 @@
-"""The one device a run may use: the CPU, or the one GPU its user named, checked by UUID before anything runs on it.
+"""Which device may a run use? The CPU, or the one GPU that its user named, checked by UUID before anything runs on it.
 
-Refused with the reason, as InputError: no GPU named, more than one, one this machine lacks, one outside the caller's
-CUDA_VISIBLE_DEVICES, one in use, and one behind which a child process finds another UUID or several devices.
+InputError gives the reason when no GPU is named, or several are, or one that this machine lacks, that the caller was
+not lent, or that is in use, and when a child process finds another UUID or several devices behind the name.
+
+Numbers are those of `nvidia-smi -L`. CUDA itself may count otherwise (the fastest first, unless CUDA_DEVICE_ORDER says
+PCI_BUS_ID), so the numbers in a caller's CUDA_VISIBLE_DEVICES are resolved by a child process under that environment.
 """
 
 import os
@@ -24,7 +27,7 @@ BUSY_SHARE = 0.1  # inside a container nvidia-smi may list no process, but it st
 
 
 def _nvidia_smi(query, fields):
-    """Rows of fields that `nvidia-smi --query-<query>=<fields>` prints."""
+    """Return the rows of fields that `nvidia-smi --query-<query>=<fields>` prints."""
     command = ["nvidia-smi", f"--query-{query}={fields}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -38,7 +41,7 @@ def _nvidia_smi(query, fields):
 
 
 def list_gpus():
-    """[{"kind", "index", "uuid", "name"}, ...] of this machine, and {uuid: share of its memory in use}."""
+    """Return the GPUs of this machine, {"kind", "index", "uuid", "name"} each, and {uuid: share of memory in use}."""
     gpus, used = [], {}
     for row in _nvidia_smi("gpu", "index,uuid,name,memory.total,memory.used"):
         if len(row) < 5:
@@ -50,23 +53,32 @@ def list_gpus():
 
 
 def _find(gpus, name):
-    return next((gpu for gpu in gpus if name in (str(gpu["index"]), gpu["uuid"])), None)
+    """Return the GPU of an index, a UUID or a beginning of one UUID alone; None when no GPU or several have it."""
+    found = [gpu for gpu in gpus if name == str(gpu["index"]) or len(name) > 4 and gpu["uuid"].startswith(name)]
+    return found[0] if len(found) == 1 else None
 
 
-def refuse_foreign(gpu, gpus, visible):
-    """InputError unless the caller's CUDA_VISIBLE_DEVICES (None: unset) includes the GPU, by index or full UUID."""
-    for name in [] if visible is None else visible.split(","):
-        if (allowed := _find(gpus, name.strip())) is gpu:
-            return
-        if allowed is None:  # CUDA ignores whatever follows an unknown entry
-            break
-    if visible is not None:
+def _probe(environment):
+    """Return the UUIDs of the GPUs that a child process sees in an environment, in CUDA's order."""
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError(f"--gpu: the probe failed: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return parse_json(done.stdout.encode(), "probe")
+
+
+def refuse_foreign(gpu):
+    """Raise InputError unless the GPU is among those that the caller's CUDA_VISIBLE_DEVICES, if set, lends it."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return
+    lent = _probe(child_environment())
+    if gpu["uuid"] not in lent:
         raise InputError(f"--gpu: {gpu['index']} ({gpu['uuid']}) is foreign: CUDA_VISIBLE_DEVICES={visible!r} of the "
-                         "caller leaves it out; name a GPU you were given")
+                         f"caller lends {' and '.join(lent) or 'no GPU'}; name a GPU that you were lent by its UUID")
 
 
 def refuse_busy(gpu, share):
-    """InputError when processes are seen on the GPU or a tenth of its memory is in use."""
+    """Raise InputError when a process is seen on the GPU or a tenth of its memory is in use."""
     rows = _nvidia_smi("compute-apps", "gpu_uuid,pid,process_name")
     users = [" ".join(rest) for uuid, *rest in rows if uuid == gpu["uuid"]]
     if not users and share < BUSY_SHARE:
@@ -81,20 +93,17 @@ def device_environment(device):
 
 
 def refuse_wrong_probe(gpu):
-    """InputError unless a child process that sees what the runs will see finds the one UUID."""
-    done = subprocess.run([sys.executable, "-c", PROBE], env=device_environment(gpu), capture_output=True, text=True)
-    if done.returncode:
-        raise InputError(f"--gpu: the probe failed: {done.stderr.strip().rpartition(chr(10))[2]}")
-    seen = parse_json(done.stdout.encode(), "probe")
+    """Raise InputError unless a child process that sees what the runs will see finds the one UUID."""
+    seen = _probe(device_environment(gpu))
     if seen != [gpu["uuid"]]:
         raise InputError(f"--gpu: expected the probe to see {gpu['uuid']} alone, it sees {seen or 'no GPU'}")
 
 
 def add_device_arguments(parser):
-    """--device cpu and --gpu, of which a caller names one."""
-    parser.add_argument("--device", choices=["cpu"], help="the CPU")
+    """Add --device cpu and --gpu to a parser; a caller names one of them."""
+    parser.add_argument("--device", choices=["cpu"], help="use the CPU (with make: DEVICE=cpu)")
     parser.add_argument("--gpu", action="append", default=[], metavar="INDEX_OR_UUID",
-                        help="the one GPU to use, as nvidia-smi -L shows it")
+                        help="use this one GPU, as nvidia-smi -L shows it (with make: GPU=...)")
 
 
 def reserve_device(options):
@@ -108,10 +117,10 @@ def reserve_device(options):
 
 
 def choose_device(device, names):
-    """The checked device that --device or the list of --gpu values names; InputError with the reason otherwise."""
+    """Return the checked device that --device or the list of --gpu values names; InputError gives the reason if not."""
     names = [part for name in names for part in re.split(r"[\s,]+", name) if part]
     if bool(names) == bool(device):
-        raise InputError("name one device: --gpu <index or UUID>, or --device cpu")
+        raise InputError("name one device: --gpu <index or UUID>, or --device cpu (with make: GPU=... or DEVICE=cpu)")
     if device:
         return CPU
     if len(names) > 1:
@@ -121,14 +130,14 @@ def choose_device(device, names):
     if gpu is None:
         known = "; ".join(f"{g['index']} = {g['uuid']} {g['name']}" for g in gpus)
         raise InputError(f"--gpu: {names[0]} is unknown; this machine has {known or 'none'}")
-    refuse_foreign(gpu, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    refuse_foreign(gpu)
     refuse_busy(gpu, used[gpu["uuid"]])
     refuse_wrong_probe(gpu)
     return gpu
 
 
 class Stop:
-    """SIGINT, SIGTERM and SIGHUP: passed on to the run, and remembered so that nothing starts after them."""
+    """SIGINT, SIGTERM and SIGHUP are passed on to the runs and remembered, so that nothing starts after them."""
 
     def __init__(self):
         self.number, self.running, self.starting = 0, {}, threading.Lock()
@@ -142,13 +151,13 @@ class Stop:
             child.send_signal(number)
 
     def add(self, run, child):
-        """Know a run's process; a signal that came before is passed on now."""
+        """Add a run's process, and pass on to it a signal that came before."""
         self.running[run] = child
         if self.number:
             child.send_signal(self.number)
 
     def wait(self, run):
-        """Exit status of a run's process."""
+        """Wait for a run's process and return its exit status."""
         status = self.running[run].wait()
         del self.running[run]
         return status

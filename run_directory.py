@@ -182,6 +182,11 @@ class RunDirectory:
         self.checkpoint, self.metrics, self.captures = (
             self.directory / name for name in ("checkpoint.safetensors", "metrics.jsonl", "captures.jsonl"))
         self.writer, self.writing = ThreadPoolExecutor(1), None
+        self.earlier, self.started = 0.0, time.perf_counter()
+
+    def seconds(self):
+        """Return the seconds that this process and the interrupted ones before it have spent on the run."""
+        return self.earlier + time.perf_counter() - self.started
 
     def edit(self, plan, lengths):
         """Return (plan, accounts) with the edits that the config asks for: `loaders.edits.apply_edits`."""
@@ -206,10 +211,12 @@ class RunDirectory:
             if "captures" in self.config:
                 _cut_journal(self.captures, min(progress.update, self.config["captures"]), self.checkpoint)
         progress.attempts += 1
+        self.earlier = progress.run_seconds
         return progress
 
     def record(self, model, optimizer, progress, line, capture):
         """After an update, write its line of metrics, its capture if there is one, and a checkpoint when one is due."""
+        progress.run_seconds = self.seconds()
         if not self.writes:
             return
         _append(self.metrics, {"update": progress.update, **line, "seconds": progress.loop_seconds})

@@ -51,13 +51,17 @@ def rank():
 # ------------------------------------------------------------------------------------ cores and memory
 
 
+def _own_group():
+    """Return the path of the process's own cgroup below CGROUP; that of the root group where there is none."""
+    try:
+        return Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+    except OSError:
+        return ""
+
+
 def _cgroup_values(name):
     """Return the texts of a cgroup file in the process's own group and in each group above it."""
-    try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
-    except OSError:
-        return []
-    folder = CGROUP / own
+    folder = CGROUP / _own_group()
     files = [path / name for path in (folder, *folder.parents) if path == CGROUP or CGROUP in path.parents]
     return [path.read_text().strip() for path in files if path.is_file()]
 
@@ -95,6 +99,14 @@ def memory():
     except ImportError:
         pass
     return min(limits, key=lambda limit: limit.value)
+
+
+def require_memory(needed, what):
+    """Raise InputError, which says what limits the memory, if the `what` needs more bytes than this process may use."""
+    limit = memory()
+    if needed > limit.value:
+        raise InputError(f"the {what} need {needed / 2**30:,.1f} GiB, more than {limit.reason} allows "
+                         f"({limit.value / 2**30:,.1f} GiB); make them smaller, or run where more memory is free")
 
 
 # ------------------------------------------------------------------------------ children and locks

@@ -16,6 +16,7 @@ are dealt to the ranks, so `accumulation` must be a multiple of their number.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import math
@@ -31,6 +32,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import evidence
+import surroundings
 from captures import capture, scalars
 from checkpoint import weights_digest
 from evidence import InputError
@@ -529,33 +531,28 @@ def prepare_model(config, device):
 
 
 def run(config_path, device):
-    """Train, score and write result.json; return its content. A checkpoint, where there is one, is gone on from."""
-    started = time.perf_counter()
+    """Train, score and write result.json; return its content. The run resumes from a checkpoint if there is one."""
     ranks = Ranks(device)
     directory = RunDirectory(config_path, device, ranks)
     config, settings = directory.config, directory.config["training"]
     torch.set_num_threads(settings["threads"])
     torch.use_deterministic_algorithms(device.type == "cpu")
+    size = describe(config, config["vocabulary"])
+    if device.type == "cpu":
+        surroundings.require_memory(16 * size["parameters"], "model's weights, gradients and moments")
     model, initial_weights = prepare_model(config, device)
     device_model = DeviceModel(model, settings, device)
     optimizer = Optimizer(model, config["optimizer"], settings["precision"])
-    size = describe(config, config["vocabulary"])
     loader = importlib.import_module("loader").LOADER
     training = rows.Split(directory.data, "train", loader, config, size["rows"], directory.edit)
     progress = directory.resume(model, optimizer)
-    earlier = progress.run_seconds
-
-    def after_update(line, captured):
-        progress.run_seconds = earlier + time.perf_counter() - started
-        directory.record(model, optimizer, progress, line, captured)
-
-    train(config, device_model, optimizer, training, progress, ranks, after_update)
+    record = functools.partial(directory.record, model, optimizer, progress)
+    train(config, device_model, optimizer, training, progress, ranks, record)
     directory.finish_writing()
     scoring = time.perf_counter()
     statistics, evaluation_plan = score_run(directory, device_model, ranks)
-    ended = time.perf_counter()
-    seconds = {"timed": progress.timed_seconds, "loop": progress.loop_seconds, "score": ended - scoring,
-               "run": earlier + ended - started}
+    seconds = {"timed": progress.timed_seconds, "loop": progress.loop_seconds,
+               "score": time.perf_counter() - scoring, "run": directory.seconds()}
     digests = {"initial_weights": initial_weights, "weights": weights_digest(model),
                "evaluation_plan": plan_sha256(evaluation_plan)}
     result = result_of(directory, ranks, size, progress, training, statistics, seconds, digests)

@@ -1,13 +1,13 @@
-"""Condition `baseline`: best fit, else crop the shortest and drop its rest.
+"""Condition `baseline`: best fit; when nothing fits, the shortest entry is cropped and its rest is discarded.
 
-Before every placement whole refill batches arrive until at least `buffer_size` entries are held. The longest entry that
-fits the space left in the row is placed (ties: earliest arrival); when none fits, the shortest one (ties: earliest
-arrival) fills the row with its prefix. What it leaves over is dropped here, or kept by the lossless loader. (Paper
-section 3; the reference stream of the recipe.)
+Before every placement whole refill batches arrive until at least `buffer_size` entries are buffered. The longest entry
+that fits the space left in the row is placed (ties: earliest arrival). When none fits, the shortest one (ties: earliest
+arrival) fills the row with its prefix. This loader discards the rest; the lossless loader buffers it. (Paper section 3;
+the reference stream of the recipe.)
 
-Entries of at most a row wait in one first-in-first-out list per length, found through a two-level bitmap of the
-lengths held; longer ones in a heap by (length, arrival). A kept rest never breaks a list's order: it is shorter than
-the shortest entry held, so its list is empty, and whatever arrives later comes after it.
+Entries of at most a row are in one first-in-first-out list per length, which a two-level bitmap of the lengths finds;
+longer ones are in a heap by (length, arrival). A buffered rest never breaks a list's order: it is shorter than the
+shortest entry, so its list is empty, and later arrivals come after it.
 """
 
 import numpy as np
@@ -28,18 +28,26 @@ LENGTHS, WORDS = range(2)
 # counters: complete rows, space left in the next, next batch, documents arrived, entries held, entries in the heap.
 PLANNED, SPACE, BATCH, ARRIVED, HELD, HEAPED = range(6)
 
-# Nothing compiled here allocates or keeps an array, so the compiler need not count references to them (`_nrt`); it
-# would do so at every call, which takes longer than the work itself.
-compiled, inlined = njit(cache=True, _nrt=False), njit(inline="always", _nrt=False)
+# Nothing compiled here allocates or keeps an array, so the compiler need not count references to arrays (`_nrt`); to
+# count them at every call would take longer than the work itself.
+inlined = njit(inline="always", _nrt=False)
+
+
+def compiled(function):
+    """Compile a function and cache the code on disk, or only in memory where no folder for the cache is writable."""
+    try:
+        return njit(cache=True, _nrt=False)(function)
+    except RuntimeError:  # numba: no locator available
+        return njit(_nrt=False)(function)
 
 
 def entries(lengths, capacity):
-    """int64 (documents,): buffer entries each document becomes; here always one."""
+    """Return int64 (documents,): the buffer entries that each document becomes; here always one."""
     return np.ones_like(lengths)
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """Segments of `rows` rows of exactly `capacity` tokens, int64 (segments, 5): row, arrival, bos, start, count.
+    """Return the segments of `rows` rows of `capacity` tokens, int64 (segments, 5): row, arrival, bos, start, count.
 
     lengths: int64 (documents,) of one pass, tokens per document, BOS included; refill: int64 (batches,), documents per
     refill batch of one pass. Passes repeat without a reset. `seed` is not used. ValueError on anything else.

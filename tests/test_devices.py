@@ -26,11 +26,17 @@ def machine(tmp_path):
     (fake / "nvidia-smi").chmod(0o755)
     (fake / "torch.py").write_text(
         "import os\nfrom types import SimpleNamespace as Space\n"
-        "seen = os.environ.get('FAKE_UUIDS', os.environ['CUDA_VISIBLE_DEVICES']).split()\n"
+        "order, seen = os.environ['FAKE_ORDER'].split(), []\n"
+        "for name in os.environ.get('CUDA_VISIBLE_DEVICES', '0,1').split(','):\n"
+        "    found = order[int(name):][:1] if name.isdecimal() else [u for u in order if name and u.startswith(name)]\n"
+        "    if len(found) != 1: break  # CUDA ignores whatever follows an unknown entry\n"
+        "    seen += found\n"
+        "seen = os.environ['FAKE_UUIDS'].split() if 'FAKE_UUIDS' in os.environ else seen\n"
         "assert 'broken' not in seen, 'no driver'\n"
         "cuda = Space(device_count=lambda: len(seen),\n"
         "             get_device_properties=lambda i: Space(uuid=seen[i].removeprefix('GPU-')))\n")
-    env = {"PATH": f"{fake}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(fake)}
+    env = {"PATH": f"{fake}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(fake),
+           "FAKE_ORDER": f"{OTHER} {HERE}"}
     return fake, env
 
 
@@ -40,8 +46,12 @@ def refused(repository, env, reason, *arguments):
     assert "Traceback" not in done.stderr and tiny_study.nothing_ran(repository)
 
 
-@pytest.mark.parametrize("name", ["1", HERE])
-@pytest.mark.parametrize("visible", [{}, {"CUDA_VISIBLE_DEVICES": f"0,{HERE}"}, {"CUDA_VISIBLE_DEVICES": "1"}])
+FASTEST_FIRST = {"CUDA_VISIBLE_DEVICES": "0", "FAKE_ORDER": f"{HERE} {OTHER}"}
+
+
+@pytest.mark.parametrize("name, visible", [
+    ("1", {}), (HERE, {}), ("GPU-1111", {}), ("1", {"CUDA_VISIBLE_DEVICES": f"0,{HERE}"}),
+    (HERE, {"CUDA_VISIBLE_DEVICES": "1"}), ("1", {"CUDA_VISIBLE_DEVICES": "GPU-1111"}), ("1", FASTEST_FIRST)])
 def test_the_named_gpu_alone_is_visible_to_every_run(repository, machine, name, visible):
     _, env = machine
     done = tiny_study.run_all(repository, "--gpu", name, env=env | visible)
@@ -61,7 +71,8 @@ def test_the_named_gpu_alone_is_visible_to_every_run(repository, machine, name, 
     (("--gpu", "0 1"), "more than one GPU named (0, 1)"),
     (("--gpu", "0", "--gpu", "1"), "more than one GPU named (0, 1)"),
     (("--gpu", "7"), f"7 is unknown; this machine has 0 = {OTHER}"),
-    (("--gpu", "GPU-11111111"), "GPU-11111111 is unknown"),
+    (("--gpu", "GPU-"), "GPU- is unknown"),
+    (("--gpu", "GPU-3"), "GPU-3 is unknown"),
     (("--gpu", "0"), "is busy: used by 4242 python train.py"),
     (("--gpu", OTHER), "is busy: used by 4242 python train.py"),
 ])
@@ -70,7 +81,8 @@ def test_a_device_not_named_once_or_in_use_is_refused(repository, machine, argum
 
 
 @pytest.mark.parametrize("added, reason", [
-    ({"CUDA_VISIBLE_DEVICES": "0"}, "is foreign: CUDA_VISIBLE_DEVICES='0'"),
+    ({"CUDA_VISIBLE_DEVICES": "0"}, f"is foreign: CUDA_VISIBLE_DEVICES='0' of the caller lends {OTHER}"),
+    ({"CUDA_VISIBLE_DEVICES": "1", "FAKE_ORDER": f"{HERE} {OTHER}"}, f"of the caller lends {OTHER}"),
     ({"CUDA_VISIBLE_DEVICES": OTHER}, "is foreign"),
     ({"CUDA_VISIBLE_DEVICES": ""}, "is foreign"),
     ({"CUDA_VISIBLE_DEVICES": "-1,1"}, "is foreign"),

@@ -209,6 +209,34 @@ def test_every_weight_belongs_to_one_optimizer_with_the_recipes_rate():
     assert (rates["residual_scales"], rates["embedding_scales"]) == (0.005, 0.5)
 
 
+def with_parameter(parent, shape):
+    """The tiny model with one more weight, `extra`, in a part of it."""
+    model = tiny_model()
+    model.get_submodule(parent).register_parameter("extra", torch.nn.Parameter(torch.zeros(shape)))
+    return model
+
+
+@pytest.mark.parametrize("parent, name", [("", "extra"), ("blocks.1.feedforward", "blocks.1.feedforward.extra")])
+def test_a_weight_without_a_rule_that_fills_it_is_named(parent, name):
+    with pytest.raises(evidence.InputError, match=f"initialise: {name}: expected one rule"):
+        train.initialise(with_parameter(parent, (3, 3)), 43)
+
+
+@pytest.mark.parametrize("parent, shape, name", [
+    ("", (3, 3), "extra"), ("", (3,), "extra"), ("blocks.1.attention", (3,), "blocks.1.attention.extra"),
+    ("blocks.1.attention", (3, 3, 3), "blocks.1.attention.extra")])
+def test_a_weight_that_no_optimizer_takes_is_named(parent, shape, name):
+    with pytest.raises(evidence.InputError, match=f"{name}: "):
+        train.Optimizer(with_parameter(parent, shape), TINY["optimizer"], "float32")
+
+
+def test_a_matrix_of_a_new_part_of_a_block_goes_to_muon():
+    model = with_parameter("blocks.1.attention", (5, 3))
+    optimizer = train.Optimizer(model, TINY["optimizer"], "float32")
+    assert any(matrix is model.blocks[1].attention.extra for group in optimizer.muon.groups
+               for matrix in group["matrices"])
+
+
 def test_rates_are_constant_then_fall_to_zero_and_decay_falls_all_along(monkeypatch):
     model = tiny_model()
     optimizer = train.Optimizer(model, TINY["optimizer"], "float32")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evidence import InputError, read_json, write_json
-from protocols.schema import EVALUATION, check_protocol, read_evaluation, study_protocols
+from protocols.schema import EVALUATION, check_protocol, protocol_runs, read_evaluation, study_protocols
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocols"
 PROTOCOLS = {path.stem: read_json(path) for path in study_protocols(FOLDER)}
@@ -153,3 +153,53 @@ def test_an_evaluation_protocol_has_known_sections_and_the_one_that_is_asked_for
     write_json(tmp_path / "e.json", [])
     with pytest.raises(InputError, match="e.json: expected an object, found list"):
         read_evaluation(tmp_path / "e.json", "confirmation")
+
+
+# ------------------------------------------------------------------------------- optional keys and bounds
+
+ORDER = {"kind": "order", "unit": "row", "block_updates": 16, "generator": "PCG64", "seed": 1}
+TABLE = {"kind": "substitute", "table": "substitution_a.json", "sha256": "0" * 64}
+OPTIONAL = {"prepared": "wheels", "runs": [["baseline", 43], ["segmented", 43], ["random_crop", 44]], "captures": 4,
+            "edits": {"baseline": [ORDER, TABLE]}}
+
+
+def test_a_protocol_may_name_other_data_list_its_runs_edit_plans_and_ask_for_captures():
+    demo = PROTOCOLS["demo"]
+    assert list(protocol_runs(demo))[:4] == ["baseline_s43", "random_crop_s43", "segmented_s43", "baseline_s44"]
+    check_protocol({**demo, **OPTIONAL}, "here.json")
+    assert protocol_runs({**demo, **OPTIONAL}) == {
+        "baseline_s43": ("baseline", 43), "segmented_s43": ("segmented", 43), "random_crop_s44": ("random_crop", 44)}
+
+
+@pytest.mark.parametrize("key, value, named", [
+    ("runs", [["baseline", 43], ["baseline", 43]], "runs"),
+    ("runs", [["baseline", 43], ["other", 44]], "other"),
+    ("runs", [["baseline", 43], ["random_crop", 44]], "segmented"),
+    ("runs", [["baseline", 45], ["segmented", 43], ["random_crop", 44]], "45"),
+    ("runs", [["baseline"]], "runs.0"),
+    ("edits", {"other": [ORDER]}, "other"),
+    ("edits", {"baseline": []}, "edits.baseline"),
+    ("edits", {"baseline": [{**ORDER, "kind": "mirror"}]}, "edits.baseline.0.kind"),
+    ("edits", {"baseline": [{**ORDER, "unit": "token"}]}, "edits.baseline.0.unit"),
+    ("edits", {"baseline": [{**ORDER, "generator": "MT19937"}]}, "edits.baseline.0.generator"),
+    ("edits", {"baseline": [{**TABLE, "table": "config.json"}]}, "edits.baseline.0.table"),
+    ("captures", 0, "captures"), ("prepared", None, "prepared"),
+])
+def test_a_wrong_optional_key_is_named(key, value, named):
+    message = refusal({**PROTOCOLS["demo"], key: value})
+    assert key in message and named in message
+
+
+@pytest.mark.parametrize("section, key, value", [
+    ("model", "width", 1 << 40), ("packing", "buffer_size", 10**30), ("packing", "span_seed", 10**30),
+    ("packing", "context", 10**30), ("training", "updates", 10**30), ("training", "threads", 10**6),
+    ("tokenizer", "vocabulary", 10**30), ("evaluation", "targets", 1 << 60), ("model", "softcap", 1e300)])
+def test_a_value_beyond_what_can_be_is_refused_by_key(section, key, value):
+    demo = PROTOCOLS["demo"]
+    assert f"{section}.{key}" in refusal({**demo, section: {**demo[section], key: value}})
+
+
+def test_seeds_are_those_that_the_generator_distinguishes():
+    """torch's generator on the CPU reads 32 bits: 43 and 43 + 2 ** 32 would be one model."""
+    assert "seeds.1" in refusal({**PROTOCOLS["demo"], "seeds": [43, 43 + 2**32]})
+    check_protocol({**PROTOCOLS["demo"], "seeds": [43, 2**32 - 1]}, "here.json")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import evidence
+import scoring
 from loaders import rows
 from loaders.accounting import plan_sha256
 from tiny import runs as tiny_runs
@@ -153,6 +154,61 @@ def test_no_thread_of_the_group_outlives_a_rank(tmp_path):
     assert done.returncode == 0, done.stderr
     counts = [tuple(map(int, line.split()[1:])) for line in done.stdout.splitlines()]
     assert len(counts) == 2 and all(before == after < during for before, during, after in counts), counts
+
+
+def test_an_edited_run_consumes_the_reordered_rows_and_captures_its_first_updates(tmp_path):
+    """Both runs have the loader's own plan; the reordered one has every row once, in the order that the edit says."""
+    edit = {"kind": "order", "unit": "row", "block_updates": 4, "generator": "PCG64", "seed": 5}
+    study = tiny_runs.build(tmp_path, {"identity": "best_fit_crop", "shuffled": "best_fit_crop"}, sections={
+        "edits": {"shuffled": [edit]}, "captures": 3, "runs": [["identity", 43], ["shuffled", 43]], "seeds": [43]})
+    assert sorted(path.name for path in study.iterdir() if path.is_dir()) == ["identity_s43", "shuffled_s43"]
+    shutil.copytree(study / "shuffled_s43", study / "again")
+    for run in ("identity_s43", "shuffled_s43"):
+        tiny_runs.train(study / run)
+    tiny_runs.kill_after(study / "again", 7)
+    tiny_runs.train(study / "again")
+    identity, shuffled, again = (tiny_runs.result(study / run) for run in ("identity_s43", "shuffled_s43", "again"))
+    assert identity["digests"]["plan"] == shuffled["digests"]["plan"] != shuffled["digests"]["edited_plan"]
+    assert identity["digests"]["rows"] != shuffled["digests"]["rows"] == again["digests"]["rows"]
+    assert identity["digests"]["initial_weights"] == shuffled["digests"]["initial_weights"]
+    assert "edits" not in identity and shuffled["edits"] == again["edits"]
+    assert shuffled["edits"][0]["kind"] == "order" and shuffled["edits"][0]["rows_moved"] > 0
+    captures = [evidence.parse_json(line, "captures") for line in
+                (study / "shuffled_s43/captures.jsonl").read_bytes().splitlines()]
+    assert [line["update"] for line in captures] == [1, 2, 3]
+    assert (study / "again/captures.jsonl").read_bytes() == (study / "shuffled_s43/captures.jsonl").read_bytes()
+    assert [len(captures[0]["scalars"][name]) for name in ("residual_scales", "embedding_scales")] == [3, 3]
+    for line in captures:
+        for scalar in (*line["scalars"]["residual_scales"], *line["scalars"]["embedding_scales"]):
+            assert scalar["sign"] == np.sign(scalar["gradient"]) and scalar["before"] != scalar["after"]
+        assert line["gradient_norms"]["head.weight"] > 0 and len(line["gradient_norms"]) > 10
+
+
+def test_a_run_whose_metrics_lack_an_update_before_its_checkpoint_stops_by_number(runs, finished):
+    run = copy(runs, "finished", "gap")
+    (run / "result.json").unlink()
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:4] + lines[5:]))
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "metrics.jsonl: " in done.stderr and "update 5" in done.stderr
+
+
+def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_made(runs):
+    run = copy(runs, "baseline_s43", "large")
+    config = evidence.read_json(run / "config.json")
+    config["model"].update(width=65536, layers=1000)
+    evidence.write_json(run / "config.json", config)
+    done = tiny_runs.train(run, check=False)
+    assert done.returncode == 2 and "GiB" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("raw, warned", [(1000, False), (995, False), (985, True), (1020, True)])
+def test_the_last_lines_give_raw_bits_and_warn_where_the_bytes_differ_by_over_one_percent(capsys, raw, warned):
+    found = scoring.summarise(np.array([[700.0, 1000, raw, 300]]))
+    scoring.print_score({"score": found, "effective_targets": 1234}, "result.json")
+    printed = capsys.readouterr().out
+    assert f"({found['raw_bits_per_byte']:.6f} raw)" in printed and "1,234 targets" in printed
+    assert ("warning" in printed) == warned
 
 
 def test_more_ranks_than_microbatches_are_refused(runs):

@@ -69,10 +69,13 @@ def list_prepared(data, **facts):
     evidence.write_json(data / "prepared.json", {**facts, "files": files})
 
 
-def build(root, conditions=None, **training):
-    """Corpus and run directories below `root`, of the demo's conditions or {name: loader}; returns root/runs/tiny."""
+def build(root, conditions=None, sections=None, **training):
+    """Write corpus and run directories below `root`; return root/runs/tiny.
+
+    conditions: {name: loader}, those of the demo by default; sections: what replaces or adds to the protocol.
+    """
     path, tiny = root / "tiny.json", protocol(**training)
-    evidence.write_json(path, {**tiny, "conditions": conditions or tiny["conditions"]})
+    evidence.write_json(path, {**tiny, "conditions": conditions or tiny["conditions"], **(sections or {})})
     write_corpus(root / "data", "tiny")
     assert generate_runs.main([str(path), "--runs", str(root / "runs"), "--data", str(root / "data")]) == 0
     return root / "runs/tiny"
