@@ -149,6 +149,6 @@ def lock(path):
         return None
     except OSError as error:
         file.close()
-        raise InputError(f"{path}: this file system cannot lock files ({error.strerror}); keep runs and data on a local "
-                         "disk, for example with --runs /tmp/runs or --data /tmp/data") from None
+        raise InputError(f"{path}: this file system cannot lock files ({error.strerror}); keep runs and data on a "
+                         "local disk, for example with --runs /tmp/runs or --data /tmp/data") from None
     return file
