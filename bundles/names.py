@@ -50,7 +50,7 @@ def name_findings(names):
     findings = [f"{name!r}: {fault}" for name in sorted(set(names)) if (fault := _path_fault(name))]
     if findings:
         return findings
-    findings = [f"{name!r}: stands twice" for name, after in pairwise(names) if name == after]
+    findings = [f"{name!r}: occurs twice" for name, after in pairwise(names) if name == after]
     parents = set().union(*map(_parents, names))
     findings += [f"{name!r}: both a file and a folder" for name in sorted(parents.intersection(names))]
     spelled = {}

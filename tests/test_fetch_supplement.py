@@ -192,7 +192,7 @@ def with_members(*more):
     (with_members(*named_members("../x")), "'supplement_v1/../x': not in the list"),
     (with_members(member("/etc/x", b"x")), "'/etc/x': not in the list"),
     (with_members(member("elsewhere/x", b"x")), "'elsewhere/x': not in the list"),
-    (with_members(*named_members("verify_all.py")), "verify_all.py': stands twice"),
+    (with_members(*named_members("verify_all.py")), "verify_all.py': occurs twice"),
     (with_members(*named_members("Verify_All.py")), "Verify_All.py': not in the list"),
     (make_tar(bundle_members()[1:]), "'supplement_v1/verify_all.py': missing"),
     (make_tar(named_members("verify_all.py")), "no member supplement_v1/manifest.sha256"),

@@ -30,7 +30,7 @@ def test_a_name_that_some_system_cannot_hold_has_one_finding(name, fault):
 
 
 @pytest.mark.parametrize("names, findings", [
-    (["a", "a"], ["'a': stands twice"]),
+    (["a", "a"], ["'a': occurs twice"]),
     (["A", "a"], ["'a': differs only in case from 'A'"]),
     (["A/x", "a/y"], ["'a': differs only in case from 'A'"]),
     (["A/x", "a/x"], ["'a': differs only in case from 'A'", "'a/x': differs only in case from 'A/x'"]),
