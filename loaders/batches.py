@@ -1,8 +1,9 @@
 """From documents to a batch: ids, labels, positions and document numbers, under one label convention.
 
 A label is stored at its own input's position: `labels[r, i]` is `inputs[r, i]`, or IGNORED where it is no target.
-Exactly one shift follows, `shifted`: the output at i - 1 predicts the label at i, so column 0 is IGNORED always.
-Padding is known by length: its segment id is -1, whatever its token id. (After "From Training Chunks to a Batch".)
+Exactly one shift follows, `shifted`: the output at i - 1 predicts the label at i, so column 0 is always IGNORED.
+The length decides what is padding: its segment id is -1, whatever its token id. (After "From Training Chunks to a
+Batch".)
 """
 
 from typing import NamedTuple
@@ -14,8 +15,11 @@ PADDING = -1
 
 
 class Batch(NamedTuple):
-    """Four int64 arrays (rows, width). segment_ids count a row's documents from 0, padding is -1; positions restart in
-    every document where documents are independent, else run on, and are 0 in padding."""
+    """Four int64 arrays (rows, width).
+
+    segment_ids count a row's documents from 0; padding is -1. Positions restart in every document where documents are
+    independent and run on otherwise; they are 0 in padding.
+    """
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -27,9 +31,10 @@ class Batch(NamedTuple):
 
 
 def lay_out(ids, rows, sizes, *, width, pad, independent):
-    """The Batch of segments that follow each other: ids (tokens,), row (ascending from 0) and tokens of each segment.
+    """Return the Batch of segments that follow each other.
 
-    The first token of a row is never a target, nor is that of any segment where segments are independent.
+    ids: int (tokens,). rows, sizes: the row (ascending from 0) and the number of tokens of each segment. The first
+    token of a row is no target; where segments are independent, neither is the first token of any segment.
     """
     ids = np.asarray(ids, np.int64)  # unsigned ids would turn IGNORED into a large one
     segment = np.repeat(np.arange(len(sizes)), sizes)
@@ -46,5 +51,5 @@ def lay_out(ids, rows, sizes, *, width, pad, independent):
 
 
 def shifted(batch):
-    """The only shift: (inputs, targets, positions, segment_ids), each (rows, width - 1); targets are labels[:, 1:]."""
+    """Return (inputs, targets, positions, segment_ids), (rows, width - 1) each; targets are labels[:, 1:]."""
     return (batch.inputs[:, :-1], batch.labels[:, 1:], batch.positions[:, :-1], batch.segment_ids[:, :-1])

@@ -57,13 +57,13 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
 
 
 def pack(lengths, refill, capacity, rows, buffer_size, continues):
-    """The plan over entries given by length; `continues` keeps the rest of a selected entry in the buffer."""
+    """Return the plan over entries given by length; `continues` keeps the rest of a selected entry in the buffer."""
     found = list(blocks(lengths, refill, capacity, rows, buffer_size, continues))
     return np.concatenate(found) if found else np.empty((0, 5), np.int64)
 
 
 def blocks(lengths, refill, capacity, rows, buffer_size, continues):
-    """The plan in order, in pieces int64 (at most BLOCK, 5): memory stays near the buffer, however long the plan."""
+    """Yield the plan in order, in pieces int64 (at most BLOCK, 5), so that memory does not grow with the plan."""
     lengths, refill = read_only(lengths), read_only(refill)
     buffer = _empty_buffer(capacity, buffer_size + int(refill.max()))
     while buffer[-1][PLANNED] < rows:
@@ -72,14 +72,14 @@ def blocks(lengths, refill, capacity, rows, buffer_size, continues):
 
 
 def read_only(values):
-    """One array type for the compiler, whether the lengths are in memory or memory-mapped: it compiles once."""
+    """Return a read-only view: arrays in memory and memory-mapped ones then compile to the same code."""
     view = values.view()
     view.setflags(write=False)
     return view
 
 
 def _empty_buffer(capacity, entries):
-    """(lists, slots, bitmap, long, counters) of a buffer with room for `entries`: all lists empty, all slots free."""
+    """Return (lists, slots, bitmap, long, counters) of an empty buffer with room for `entries`."""
     lists = np.full((capacity + 1, 2), NONE)
     lists[FREE, HEAD] = 0
     slots = np.full((entries, 3), NONE)
@@ -157,7 +157,7 @@ def _highest(bits):
 
 @inlined
 def longest_fitting(bitmap, space):
-    """The longest length held of at most `space`; 0 when there is none."""
+    """Return the longest buffered length of at most `space`; 0 when there is none."""
     word = space >> 5
     bits = bitmap[LENGTHS, word] & ((2 << (space & 31)) - 1)
     if bits == 0:
@@ -175,7 +175,7 @@ def longest_fitting(bitmap, space):
 
 @inlined
 def _shortest(bitmap):
-    """The shortest length held of at most a row; 0 when there is none."""
+    """Return the shortest buffered length of at most a row; 0 when there is none."""
     for group in range((bitmap.shape[1] + 31) >> 5):
         bits = bitmap[WORDS, group]
         if bits:
@@ -208,7 +208,7 @@ def _refill(lists, slots, bitmap, long, counters, lengths, refill, buffer_size):
 
 @compiled
 def _fill(block, lists, slots, bitmap, long, counters, lengths, refill, capacity, rows, buffer_size, continues):
-    """Write the next segments into `block` until it is full or `rows` rows are; return how many."""
+    """Write the next segments into `block` until it is full or `rows` rows are complete; return their number."""
     for segment in range(len(block)):
         if counters[PLANNED] == rows:
             return segment

@@ -1,8 +1,8 @@
-"""Continuous stream: documents in order of arrival, each after its BOS, cut into rows wherever a row is full.
+"""Continuous stream: documents in order of arrival, each after its BOS, are split wherever a row is full.
 
-Consecutive rows share one token, the last of a row and the first of the next, so that every token of the stream but its
-very first is a target exactly once, also the BOS that follows another document's end: cross-document targets and
-context are kept on purpose. Nothing is discarded.
+Consecutive rows share one token, the last of a row and the first of the next. So every token of the stream but the very
+first is a target exactly once, including a BOS that follows another document's end: targets and context across
+documents are part of this loader. Nothing is discarded.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ SHARED = 1
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """As `best_fit_crop.plan`, but row k holds tokens k(capacity - 1) .. (k + 1)(capacity - 1) of the repeated pass.
+    """Plan as `best_fit_crop.plan` does, but row k has tokens k(capacity - 1)..(k + 1)(capacity - 1) of the passes.
 
     Order alone decides, so `buffer_size`, `refill` and `seed` change nothing.
     """
@@ -34,7 +34,7 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
 
 
 def segments(row, arrival, begin, end):
-    """The plan of segments given by the tokens they hold, begin..end-1 of a document whose token 0 is its BOS."""
+    """Return the plan of segments that are the tokens begin..end-1 of a document whose token 0 is its BOS."""
     bos = (begin == 0).astype(np.int64)
     return np.ascontiguousarray(np.stack([row, arrival, bos, begin - 1 + bos, end - begin - bos], axis=1))
 

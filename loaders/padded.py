@@ -1,8 +1,8 @@
-"""One document a row, in order of arrival; what is left of the row is padding.
+"""One document a row, in order of arrival; padding fills the rest of the row.
 
-A document longer than a row is cut into pieces of a full row, each with a row of its own, that share one token: the
-last of a piece is the first of the next. So every token of a document but its BOS is a target exactly once, though a
-later piece does not see the earlier ones. Nothing is discarded. A batch is as wide as its longest row.
+A document longer than a row becomes pieces of a full row each. Consecutive pieces share one token, the last of one and
+the first of the next. So every token of a document but its BOS is a target exactly once, although a later piece does
+not read the earlier ones. Nothing is discarded. A batch is as wide as its longest row.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ SHARED = 1
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """As `best_fit_crop.plan`, but one segment a row, of at most `capacity` tokens.
+    """Plan as `best_fit_crop.plan` does, but with one segment a row, of at most `capacity` tokens.
 
     Order alone decides, so `buffer_size`, `refill` and `seed` change nothing.
     """

@@ -1,7 +1,7 @@
-"""Condition `random_crop`: the baseline's selections, but a cropped document shows a random span instead of its start.
+"""Condition `random_crop`: the baseline's selections, but a cropped document emits a random span instead of its start.
 
-Same arrivals, rows, counts and BOS positions as `best_fit_crop` by construction: only `start` of cropped segments
-differs, drawn uniformly over all spans of that count (paper section 4). Whole documents are untouched.
+Arrivals, rows, counts and BOS positions are those of `best_fit_crop`. Only the `start` of cropped segments differs: it
+is drawn uniformly over all spans of that count (paper section 4). Whole documents stay as they are.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from loaders.accounting import ARRIVAL, COUNT, START, integer_at_least, positive
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """As `best_fit_crop.plan`, with the start of each cropped segment drawn from PCG64(seed) in row order.
+    """Plan as `best_fit_crop.plan` does, with the start of each cropped segment drawn from PCG64(seed) in row order.
 
-    A crop that keeps only the BOS keeps start 0 and consumes no draw. Fewer rows give a prefix of the same plan.
+    A crop that keeps only the BOS has start 0 and takes no draw. Fewer rows give a prefix of the same plan.
     ValueError without a seed of at least 0.
     """
     seed = integer_at_least("seed", seed, 0)

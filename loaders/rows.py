@@ -1,6 +1,6 @@
 """Turn a plan into rows of token ids, and rows into (inputs, targets) batches on a device.
 
-Row k of a plan is row k, always: a reader holds no position, so resuming at any row needs nothing saved. The input
+Row k of a plan is always row k: a reader has no position, so a run resumes at any row without a saved state. The input
 of a row is its first `capacity - 1` tokens, the target its last `capacity - 1`. Rows of independent documents, or with
 padding, also have positions and segment ids.
 """
@@ -21,15 +21,15 @@ AHEAD = 2
 
 
 def text_offsets(lengths):
-    """int64 (documents + 1,): where each document's text begins in the flat tokens; the last is their number."""
+    """Return int64 (documents + 1,): the place of each document's text in the flat tokens, and their number."""
     return np.concatenate([[0], np.cumsum(positive_integers("lengths", lengths) - 1)])
 
 
 class RowReader:
     """Rows of one plan over flat text tokens.
 
-    plan: int64 (segments, 5); tokens: uint16 or uint32 (text tokens of all documents,), may be memory-mapped;
-    lengths: int64 (documents,), BOS included; bos: id of the BOS token. ValueError when they do not belong together.
+    plan: int64 (segments, 5). tokens: uint16 or uint32 (text tokens of all documents,), which may be memory-mapped.
+    lengths: int64 (documents,), BOS included. bos: id of the BOS token. ValueError when they do not belong together.
     """
 
     def __init__(self, plan, tokens, lengths, bos, capacity):
@@ -43,7 +43,7 @@ class RowReader:
         self.count = int(plan[-1, ROW]) + 1 if len(plan) else 0
 
     def segments(self, first, last):
-        """(ids, plan) of rows first..last-1: flat, in the type of `tokens`, and their segments; ValueError beyond."""
+        """Return (flat ids in the type of `tokens`, segments) of rows first..last-1; ValueError beyond the plan."""
         if not 0 <= first <= last <= self.count:
             raise ValueError(f"rows {first}..{last}: the plan has {self.count}")
         begin, end = np.searchsorted(self.plan[:, ROW], [first, last])
@@ -58,7 +58,7 @@ class RowReader:
         return ids, plan
 
     def rows(self, first, last):
-        """Full rows first..last-1, (last - first, capacity), in the type of `tokens`; ValueError beyond the plan."""
+        """Return full rows first..last-1, (rows, capacity), in the type of `tokens`; ValueError beyond the plan."""
         ids, _ = self.segments(first, last)
         if ids.size != (full := (last - first) * self.capacity):
             raise ValueError(f"rows {first}..{last}: {ids.size} tokens planned, {full} fill them")
@@ -66,15 +66,18 @@ class RowReader:
 
 
 def full_rows(reader, first, last):
-    """(rows as read, inputs, targets) of continuous rows: every token after the first is a target."""
+    """Return (rows as read, inputs, targets) of continuous rows, in which every token after the first is a target."""
     rows = reader.rows(first, last)
     ids = rows.astype(np.int64)
     return rows, ids[:, :-1], ids[:, 1:]
 
 
 def document_rows(reader, first, last, *, independent, width):
-    """(ids as read, flat, inputs, targets, positions, segment ids) of rows that may hold independent documents and
-    padding; as wide as the longest row where `width` is None. Segments that are not independent read each other."""
+    """Return (flat ids as read, inputs, targets, positions, segment ids) of rows with documents or padding.
+
+    width: tokens of a row as it is laid out; None for those of the longest row. Segments that are not independent read
+    each other.
+    """
     ids, plan = reader.segments(first, last)
     sizes, rows = plan[:, BOS] + plan[:, COUNT], plan[:, ROW] - first
     width = width or max(2, int(np.bincount(rows, sizes).max()))
@@ -120,9 +123,9 @@ class Split:
 def stream(reader, ranges, device, collate=full_rows):
     """Yield `collate(reader, first, last)` for each (first, last) of `ranges`.
 
-    Its first array stays as it is, for hashing what was consumed; the others, int64 (rows, context), are put on
-    `device`. On CUDA a thread reads ahead into pinned memory and the copies do not block; elsewhere batches are read as
-    they are asked for.
+    Its first array is passed on for the digest of the consumed rows; the others, int64 (rows, context), are copied to
+    `device`. On CUDA a thread reads ahead into pinned memory and the copies do not block; elsewhere each batch is read
+    when it is asked for.
     """
     device = torch.device(device)
     cuda = device.type == "cuda"
@@ -137,7 +140,7 @@ def stream(reader, ranges, device, collate=full_rows):
 
 
 def read_ahead(read, items):
-    """Yield read(item) in order, with AHEAD of them already begun in one thread; an error is raised at its item."""
+    """Yield read(item) in order while one thread reads AHEAD items further; an error is raised at its item."""
     items = iter(items)
     with ThreadPoolExecutor(1) as worker:
         begun = deque(worker.submit(read, item) for item in islice(items, AHEAD))
@@ -148,7 +151,7 @@ def read_ahead(read, items):
 
 
 def digest(rows):
-    """Hex SHA-256 of row ids as little-endian uint32, row by row: the same for every storage type."""
+    """Return the hex SHA-256 of row ids as little-endian uint32, row by row, which no storage type changes."""
     return hashlib.sha256(np.ascontiguousarray(rows, dtype="<u4")).hexdigest()
 
 

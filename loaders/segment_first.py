@@ -1,8 +1,8 @@
-"""Condition `segmented`: documents longer than a row are cut into chunks before they enter the buffer.
+"""Condition `segmented`: documents longer than a row are split into chunks before they enter the buffer.
 
-Chunks have at most `capacity - 1` text tokens, each after a BOS of its own, without overlap; a refill batch brings all
+A chunk has at most `capacity - 1` text tokens after a BOS of its own; chunks do not overlap. A refill batch brings all
 chunks of its documents, in order. Fitting, ties (by order of arrival, chunk by chunk) and the crop of the shortest are
-the baseline's, so a chunk's tail may still be discarded (paper section 4).
+the baseline's, so the tail of a chunk may still be discarded (paper section 4).
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from loaders.best_fit_crop import pack
 
 
 def entries(lengths, capacity):
-    """int64 (documents,): chunks each document becomes; one when it fits a row."""
+    """Return int64 (documents,): the chunks that each document becomes, one when it fits a row."""
     return np.where(lengths > capacity, -(-(lengths - 1) // (capacity - 1)), 1)
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
-    """As `best_fit_crop.plan`, over chunks; arrival and start are those of the document. `seed` is not used."""
+    """Plan as `best_fit_crop.plan` does, over chunks; arrival and start are the document's. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
     chunks = entries(lengths, capacity)
     segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes,

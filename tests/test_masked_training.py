@@ -18,6 +18,7 @@ from loaders.batches import IGNORED
 from tiny import runs as tiny_runs
 from tiny.models import CPU, TINY, busy_model, random_ids
 
+pytestmark = pytest.mark.slow
 CONDITIONS = {"masked": "document_masked", "padded": "padded", "stream": "concatenated"}
 LENGTHS = [9, 30, 1, 14, 20, 6, 50, 2]
 SEGMENTS = torch.tensor([[0] * 5 + [1] * 4 + [2] + [-1] * 6, [0] * 16, [-1] * 16])

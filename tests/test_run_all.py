@@ -19,6 +19,8 @@ from manifest import format_manifest, read_manifest
 from tiny import repository as tiny_study
 from tiny.repository import RUNS, attempts, ledger, nothing_ran
 
+pytestmark = pytest.mark.slow
+
 
 def study(repository):
     return repository / "runs/demo"

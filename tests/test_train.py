@@ -16,6 +16,7 @@ from loaders import rows
 from loaders.accounting import plan_sha256
 from tiny import runs as tiny_runs
 
+pytestmark = pytest.mark.slow
 KEPT = ("model.safetensors", "evaluation_rows.npy")
 SCORED = ("score", "digests")
 
