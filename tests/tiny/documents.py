@@ -10,10 +10,10 @@ def lines_of(texts):
 
 
 def wheel(path, members):
-    """Write a zip of (member name or ZipInfo, bytes) at `path`; return the path."""
+    """Write a zip of (member name, bytes) at `path`, with the same bytes at any time; return the path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members:
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return path
 
 
