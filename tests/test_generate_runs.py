@@ -184,3 +184,49 @@ def test_help_needs_nothing_prepared(tmp_path):
     for script in ("generate_runs.py", "run_all.py"):
         done = tiny_study.run(tmp_path, script, "--help")
         assert done.returncode == 0 and "Writes" in done.stdout
+
+
+# --------------------------------------------------------------------------------------- optional keys
+
+
+def change_protocol(repository, **changes):
+    path = repository / "protocols/demo.json"
+    write_json(path, read_json(path) | changes)
+
+
+def test_a_study_without_optional_keys_has_configs_without_them(study):
+    assert not {"edits", "captures", "prepared", "runs"} & set(read_json(study / "baseline_s43/config.json"))
+
+
+def test_listed_runs_of_another_studys_data_get_their_edits_captures_and_tables(repository):
+    (repository / "data/demo").rename(repository / "data/other")
+    write_json(repository / "protocols/substitution_a.json", {"rows": [3], "documents": [7]})
+    edit = {"kind": "substitute", "table": "substitution_a.json",
+            "sha256": sha256_file(repository / "protocols/substitution_a.json")}
+    change_protocol(repository, prepared="other", captures=4, edits={"segmented": [edit]},
+                    runs=[["baseline", 43], ["random_crop", 44], ["segmented", 44]])
+    done = tiny_study.generate(repository)
+    assert done.returncode == 0, done.stderr
+    study = repository / "runs/demo"
+    configs = {path.parent.name: read_json(path) for path in study.glob("*/config.json")}
+    assert set(configs) == {"baseline_s43", "random_crop_s44", "segmented_s44"}
+    assert all(config["captures"] == 4 and config["data"]["directory"] == "../../../data/other"
+               for config in configs.values())
+    assert [name for name in configs if "edits" in configs[name]] == ["segmented_s44"]
+    assert configs["segmented_s44"]["edits"] == [edit]
+    assert sha256_file(study / "segmented_s44/substitution_a.json") == edit["sha256"]
+    assert not (study / "baseline_s43/substitution_a.json").exists()
+    assert tiny_study.run_all(repository, "--device", "cpu").returncode == 0
+    (study / "segmented_s44/result.json").unlink()
+    (study / "segmented_s44/substitution_a.json").write_text("{}")
+    done = tiny_study.run_all(repository, "--device", "cpu")
+    assert done.returncode == 2 and "segmented_s44/substitution_a.json: changed" in done.stderr
+
+
+def test_a_table_that_is_not_the_one_of_the_protocol_is_refused_by_file(repository):
+    write_json(repository / "protocols/substitution_a.json", {"rows": [3], "documents": [7]})
+    edit = {"kind": "substitute", "table": "substitution_a.json", "sha256": "0" * 64}
+    change_protocol(repository, edits={"segmented": [edit]})
+    done = tiny_study.generate(repository)
+    assert done.returncode == 2 and "protocols/substitution_a.json: SHA-256 differs" in done.stderr
+    assert not (repository / "runs").exists()
