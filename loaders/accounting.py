@@ -20,6 +20,8 @@ class Loader(NamedTuple):
     """What the ledger and the trainer must know of a loader; each loader file ends with its own, `LOADER`.
 
     plan: the function (lengths, *, capacity, rows, buffer_size, refill, seed) -> int64 (segments, 5).
+    pieces: the function (lengths, refill, capacity, rows, buffer_size, seed), all valid, that yields the same plan in
+    pieces, so that memory does not grow with it; None for a loader that plans at once.
     entries: the function (lengths, capacity) -> int64 (documents,), the buffer entries that each document becomes.
     continues: what a selected entry leaves over stays in the buffer; otherwise it is discarded.
     shared: tokens that a document repeats where it goes on in another row.
@@ -28,6 +30,7 @@ class Loader(NamedTuple):
     """
 
     plan: Callable
+    pieces: Callable | None
     entries: Callable
     continues: bool
     shared: int

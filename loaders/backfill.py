@@ -16,7 +16,18 @@ order of the queue too. So the head of the queue is the first of its length.
 import numpy as np
 
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, Loader, validated
-from loaders.best_fit_crop import BLOCK, LENGTHS, NONE, WORDS, compiled, entries, inlined, longest_fitting, read_only
+from loaders.best_fit_crop import (
+    BLOCK,
+    LENGTHS,
+    NONE,
+    WORDS,
+    compiled,
+    entries,
+    inlined,
+    joined,
+    longest_fitting,
+    read_only,
+)
 
 # lists[length]: first and last slot of the entries of that length. List 0 holds the free slots, and its TAIL is unused.
 HEAD, TAIL = range(2)
@@ -30,17 +41,16 @@ PLANNED, SPACE, BATCH, ARRIVED, HELD, FIRST, LAST = range(7)
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """As `best_fit_crop.plan`, by the rule of this file. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
-    return pack(lengths, refill, *sizes, continues=False)
+    return joined(pieces(lengths, refill, *sizes, seed))
 
 
-def pack(lengths, refill, capacity, rows, buffer_size, continues):
-    """Return the plan; `continues` puts the rest of a cropped document at the end of the queue."""
-    found = list(blocks(lengths, refill, capacity, rows, buffer_size, continues))
-    return np.concatenate(found) if found else np.empty((0, 5), np.int64)
+def pieces(lengths, refill, capacity, rows, buffer_size, seed):
+    """Yield the plan in pieces, int64 (at most BLOCK, 5) each."""
+    return blocks(lengths, refill, capacity, rows, buffer_size, continues=False)
 
 
 def blocks(lengths, refill, capacity, rows, buffer_size, continues):
-    """Yield the plan in order, in pieces int64 (at most BLOCK, 5), so that memory stays near that of the buffer."""
+    """Yield the plan in pieces; `continues` puts the rest of a cropped document at the end of the queue."""
     lengths, refill = read_only(lengths), read_only(refill)
     buffer = _empty_buffer(capacity, buffer_size + int(refill.max()))
     while buffer[-1][PLANNED] < rows:
@@ -143,4 +153,4 @@ def _fill(block, lists, slots, bitmap, counters, lengths, refill, capacity, rows
     return len(block)
 
 
-LOADER = Loader(plan, entries, continues=False, shared=0, fills=True, independent=False)
+LOADER = Loader(plan, pieces, entries, continues=False, shared=0, fills=True, independent=False)

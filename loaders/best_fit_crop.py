@@ -36,9 +36,9 @@ inlined = njit(inline="always", _nrt=False)
 def compiled(function):
     """Compile a function and cache the code on disk, or only in memory where no folder for the cache is writable."""
     try:
-        return njit(cache=True, _nrt=False)(function)
+        return njit(cache=True, nogil=True, _nrt=False)(function)
     except RuntimeError:  # numba: no locator available
-        return njit(_nrt=False)(function)
+        return njit(nogil=True, _nrt=False)(function)
 
 
 def entries(lengths, capacity):
@@ -53,12 +53,17 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     refill batch of one pass. Passes repeat without a reset. `seed` is not used. ValueError on anything else.
     """
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
-    return pack(lengths, refill, *sizes, continues=False)
+    return joined(pieces(lengths, refill, *sizes, seed))
 
 
-def pack(lengths, refill, capacity, rows, buffer_size, continues):
-    """Return the plan over entries given by length; `continues` keeps the rest of a selected entry in the buffer."""
-    found = list(blocks(lengths, refill, capacity, rows, buffer_size, continues))
+def pieces(lengths, refill, capacity, rows, buffer_size, seed):
+    """Yield the plan in pieces, int64 (at most BLOCK, 5) each."""
+    return blocks(lengths, refill, capacity, rows, buffer_size, continues=False)
+
+
+def joined(found):
+    """Return the plan whose pieces these are."""
+    found = list(found)
     return np.concatenate(found) if found else np.empty((0, 5), np.int64)
 
 
@@ -229,4 +234,4 @@ def _fill(block, lists, slots, bitmap, long, counters, lengths, refill, capacity
     return len(block)
 
 
-LOADER = Loader(plan, entries, continues=False, shared=0, fills=True, independent=False)
+LOADER = Loader(plan, pieces, entries, continues=False, shared=0, fills=True, independent=False)

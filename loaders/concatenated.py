@@ -39,4 +39,4 @@ def segments(row, arrival, begin, end):
     return np.ascontiguousarray(np.stack([row, arrival, bos, begin - 1 + bos, end - begin - bos], axis=1))
 
 
-LOADER = Loader(plan, entries, continues=True, shared=SHARED, fills=True, independent=False)
+LOADER = Loader(plan, None, entries, continues=True, shared=SHARED, fills=True, independent=False)

@@ -165,15 +165,3 @@ def protected(lengths, arrived, *, capacity, buffer_size):
     long = np.flatnonzero(tokens > capacity)
     keep = min(buffer_size - 1, len(long))
     return long[np.argsort(tokens[long], kind="stable")][len(long) - keep :]
-
-
-def crop_statistics(plan, lengths, *, capacity, loader):
-    """Return the crop events, those that keep only the BOS, and the median kept prefix (paper section 5.1).
-
-    A crop is a selection that discards. The median is in tokens, BOS included: an exact half-integer, None without
-    crops.
-    """
-    cropped = discards(plan, lengths, capacity=capacity, loader=loader) > 0
-    kept = np.sort(plan[cropped, BOS] + plan[cropped, COUNT], kind="stable")
-    median = int(kept[[(len(kept) - 1) // 2, len(kept) // 2]].sum()) / 2 if len(kept) else None
-    return {"events": len(kept), "bos_only": int(np.count_nonzero(kept == 1)), "median_kept": median}

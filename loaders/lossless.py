@@ -11,7 +11,12 @@ from loaders.accounting import validated
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """Plan as `best_fit_crop.plan` does; a continuation has bos 0. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
-    return best_fit_crop.pack(lengths, refill, *sizes, continues=True)
+    return best_fit_crop.joined(pieces(lengths, refill, *sizes, seed))
 
 
-LOADER = best_fit_crop.LOADER._replace(plan=plan, continues=True)
+def pieces(lengths, refill, capacity, rows, buffer_size, seed):
+    """Yield the plan in pieces, int64 (at most BLOCK, 5) each."""
+    return best_fit_crop.blocks(lengths, refill, capacity, rows, buffer_size, continues=True)
+
+
+LOADER = best_fit_crop.LOADER._replace(plan=plan, pieces=pieces, continues=True)

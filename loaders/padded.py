@@ -29,4 +29,4 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     return segments(row, passes * len(lengths) + document, begin, end)
 
 
-LOADER = Loader(plan, entries, continues=True, shared=SHARED, fills=False, independent=True)
+LOADER = Loader(plan, None, entries, continues=True, shared=SHARED, fills=False, independent=True)

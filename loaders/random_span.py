@@ -7,7 +7,7 @@ is drawn uniformly over all spans of that count (paper section 4). Whole documen
 import numpy as np
 
 from loaders import best_fit_crop
-from loaders.accounting import ARRIVAL, COUNT, START, integer_at_least, positive_integers
+from loaders.accounting import ARRIVAL, COUNT, START, integer_at_least, validated
 
 
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
@@ -17,13 +17,18 @@ def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     ValueError without a seed of at least 0.
     """
     seed = integer_at_least("seed", seed, 0)
-    segments = best_fit_crop.plan(lengths, capacity=capacity, rows=rows, buffer_size=buffer_size, refill=refill)
-    text = positive_integers("lengths", lengths)[segments[:, ARRIVAL] % len(lengths)] - 1
-    count = segments[:, COUNT]
-    drawn = (count > 0) & (count < text)
+    lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
+    return best_fit_crop.joined(pieces(lengths, refill, *sizes, seed))
+
+
+def pieces(lengths, refill, capacity, rows, buffer_size, seed):
+    """Yield the plan in pieces, int64 (at most BLOCK, 5) each."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    segments[drawn, START] = generator.integers(0, (text - count)[drawn], endpoint=True)
-    return segments
+    for segments in best_fit_crop.pieces(lengths, refill, capacity, rows, buffer_size, seed):
+        text, count = lengths[segments[:, ARRIVAL] % len(lengths)] - 1, segments[:, COUNT]
+        drawn = (count > 0) & (count < text)
+        segments[drawn, START] = generator.integers(0, (text - count)[drawn], endpoint=True)
+        yield segments
 
 
-LOADER = best_fit_crop.LOADER._replace(plan=plan)
+LOADER = best_fit_crop.LOADER._replace(plan=plan, pieces=pieces)

@@ -8,7 +8,7 @@ the baseline's, so the tail of a chunk may still be discarded (paper section 4).
 import numpy as np
 
 from loaders.accounting import ARRIVAL, START, Loader, batch_sums, entry_lengths, validated
-from loaders.best_fit_crop import pack
+from loaders.best_fit_crop import blocks, joined
 
 
 def entries(lengths, capacity):
@@ -19,15 +19,20 @@ def entries(lengths, capacity):
 def plan(lengths, *, capacity, rows, buffer_size, refill, seed=None):
     """Plan as `best_fit_crop.plan` does, over chunks; arrival and start are the document's. `seed` is not used."""
     lengths, refill, *sizes = validated(lengths, refill, capacity=capacity, rows=rows, buffer_size=buffer_size)
+    return joined(pieces(lengths, refill, *sizes, seed))
+
+
+def pieces(lengths, refill, capacity, rows, buffer_size, seed):
+    """Yield the plan in pieces, int64 (at most BLOCK, 5) each."""
     chunks = entries(lengths, capacity)
-    segments = pack(entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill), *sizes,
-                    continues=False)
-    passes, chunk = np.divmod(segments[:, ARRIVAL], chunks.sum())
-    document = np.repeat(np.arange(len(lengths)), chunks)[chunk]
-    first = np.cumsum(chunks) - chunks
-    segments[:, ARRIVAL] = passes * len(lengths) + document
-    segments[:, START] = (chunk - first[document]) * (capacity - 1)
-    return segments
+    first, document_of = np.cumsum(chunks) - chunks, np.repeat(np.arange(len(lengths), dtype=np.int32), chunks)
+    tokens, batches = entry_lengths(lengths, chunks, capacity), batch_sums(chunks, refill)
+    for segments in blocks(tokens, batches, capacity, rows, buffer_size, continues=False):
+        passes, chunk = np.divmod(segments[:, ARRIVAL], len(tokens))
+        document = document_of[chunk]
+        segments[:, ARRIVAL] = passes * len(lengths) + document
+        segments[:, START] = (chunk - first[document]) * (capacity - 1)
+        yield segments
 
 
-LOADER = Loader(plan, entries, continues=False, shared=0, fills=True, independent=False)
+LOADER = Loader(plan, pieces, entries, continues=False, shared=0, fills=True, independent=False)

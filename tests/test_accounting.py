@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders import accounting, best_fit_crop, lossless, random_span
+from loaders import accounting, best_fit_crop, random_span
 from loaders import ledger as books
 from loaders.accounting import ARRIVAL, START
 from tiny.packed_tokens import PackedTokens
@@ -137,16 +137,6 @@ def test_case_12a_totals_beyond_32_bits_are_exact():
     ledger = account("best_fit_crop", lengths, {"refill": [3], "capacity": 2049, "buffer_size": 3, "rows": 1})[1]
     assert ledger["tokens"]["arrived"] == 3_600_000_000 and ledger["tokens"]["discarded"] == 1_200_000_000 - 2049
 
-
-def test_crop_statistics_count_crops_and_those_that_keep_only_the_bos():
-    plan = best_fit_crop.plan([*CASE_1B, 40], capacity=11, rows=4, buffer_size=4, refill=[1] * 11)
-    found = books.crop_statistics(plan, [*CASE_1B, 40], capacity=11, loader=best_fit_crop.LOADER)
-    assert found == {"events": 4, "bos_only": 0, "median_kept": 6.5}  # kept 2, 6, 8 and 7
-    lone = best_fit_crop.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert books.crop_statistics(lone, [4, 9], capacity=5, loader=best_fit_crop.LOADER) == {
-        "events": 1, "bos_only": 1, "median_kept": 1.0}
-    kept = lossless.plan([4, 9], capacity=5, rows=1, buffer_size=2, refill=[2])
-    assert books.crop_statistics(kept, [4, 9], capacity=5, loader=lossless.LOADER)["median_kept"] is None
 
 
 def test_a_plan_of_no_rows_accounts_for_nothing():

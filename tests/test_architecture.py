@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "scoring.py": "run_directory loaders numpy torch",
     "captures.py": "",
     "research/*": "research corpora loaders protocols devices surroundings train checkpoint run_directory scoring "
-                  "numpy numba torch safetensors pyarrow tiktoken matplotlib tabulate",
+                  "numpy numba torch safetensors pyarrow tiktoken matplotlib tabulate tqdm",
 }
 WITHOUT_GROUND = ("files.py", "evidence.py", "manifest.py", "loaders/*")
 OPTIONAL = {  # what these scripts examine is installed from requirements-extra.txt

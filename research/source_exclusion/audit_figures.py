@@ -1,4 +1,4 @@
-"""The audit's figures: one message each, direct labels."""
+"""The audit's figures: one message each, labels beside what they name, and what was audited written on each."""
 
 import numpy as np
 
@@ -6,19 +6,26 @@ from research import drawing
 from research.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
 
 FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
-FATE_NAMES = {"emitted": "in training rows", "discarded": "cut off and dropped", "buffered": "waiting in the buffer"}
+FATE_NAMES = {"emitted": "emitted in training rows", "discarded": "discarded", "buffered": "still in the buffer"}
 STYLE = drawing.STYLE | {"axes.titlelocation": "left", "axes.titlesize": 12, "axes.grid": True, "axes.grid.axis": "y",
                          "grid.color": LIGHT, "axes.axisbelow": True}
-CURVE_POINTS = 200
+
+
+def joined_names(names):
+    """Return one name for streams that are drawn as one; consecutive ranks become a range."""
+    ranks = [name for name in names if name.startswith("rank ")]
+    if len(ranks) == len(names) > 2:
+        return f"{names[0]} to {names[-1].removeprefix('rank ')}"
+    return " = ".join(names)
 
 
 def _alike(series):
-    """[(joined names, values, colour)]: streams with equal values share one entry, not hiding each other."""
+    """Return [(joined names, values, colour)]: streams with equal values share one entry and hide no other."""
     groups = {}
     for name, values in series.items():
         groups.setdefault(tuple(values), []).append(name)
     colour = colours(series)
-    return [(" = ".join(names), values, colour[names[0]]) for values, names in groups.items()]
+    return [(joined_names(names), values, colour[names[0]]) for values, names in groups.items()]
 
 
 def _label_ends(axes, ends, least_gap):
@@ -31,11 +38,11 @@ def _label_ends(axes, ends, least_gap):
 
 
 def _lines(axes, groups, x, height):
-    """A line with markers for every (names, values), gaps where a value is None, names at the ends."""
+    """Draw a line with markers for every (names, values), with gaps where a value is None and names at the ends."""
     ends = []
     for name, values, colour in groups:
         shown = [100 * value if value is not None else np.nan for value in values]
-        axes.plot(x, shown, marker="o", color=colour, linewidth=2)
+        axes.plot(x, shown, color=colour, marker="o", markersize=4, linewidth=2)
         there = np.flatnonzero(~np.isnan(shown))
         if there.size:
             ends.append((shown[there[-1]], x[there[-1]], name, colour))
@@ -43,8 +50,15 @@ def _lines(axes, groups, x, height):
     _label_ends(axes, ends, 0.06 * height)
 
 
+def _tell_about(figure, about, record):
+    """Write below a figure what was audited: the corpus, the row, the buffer and how far the stream runs."""
+    figure.supxlabel(f"{about['corpus']}: rows of {about['capacity']:,} tokens, a buffer of {about['buffer_size']:,} "
+                     f"documents; {record['documents']['arrived']:,} documents arrived for {record['rows']:,} rows",
+                     fontsize=9, x=0.01, ha="left")
+
+
 def started_by_length(path, records, about):
-    """Draw the share of arrived documents that started, by length, of {name: record}.
+    """Draw the share of arrived documents that started, by length, of {name: record}; return the path.
 
     about: what was audited, as {"corpus": text, "capacity": int, "buffer_size": int}.
     """
@@ -62,8 +76,7 @@ def started_by_length(path, records, about):
         axes.axvspan(longer[0] - 0.5, len(strata) - 0.5, color=LIGHT, alpha=0.5, zorder=0)
         axes.text(longer[0] - 0.45, 42, f"a row ({about['capacity']:,} tokens) or longer", fontsize=9, va="bottom")
     axes.set_title(started_title(name, record))
-    figure.supxlabel(f"{about['corpus']}: rows of {about['capacity']:,} tokens, a buffer of {about['buffer_size']:,} "
-                     f"documents, {record['documents']['arrived']:,} documents arrived", fontsize=9, x=0.01, ha="left")
+    _tell_about(figure, about, record)
     return save(figure, path)
 
 
@@ -77,88 +90,106 @@ def started_title(name, record):
     documents, protected = record["documents"], record["protected"]
     if protected["applies"] and protected["documents"] and not protected["started"]:
         share = 100 * protected["share_of_arrived"]
-        return (f"{name}: the {protected['documents']:,} longest of {documents['arrived']:,} documents have not "
-                f"started; they hold {share:.1f} % of the tokens")
+        whose = f"the {protected['documents']:,} longest of {documents['arrived']:,} documents"
+        if "ranks" in record:
+            whose = f"the longest documents of {len(record['ranks'])} ranks ({protected['documents']:,} in all)"
+        return f"{name}: {whose} have not started; they hold {share:.1f} % of the tokens"
     return f"{name}: {documents['started']:,} of {documents['arrived']:,} documents have started"
 
 
-def token_fates(path, records):
-    """Where each token that arrived went."""
+def amount(tokens):
+    """Return a number of tokens with a unit and three to four digits."""
+    for size, unit in ((10**9, " billion"), (10**6, " million")):
+        if tokens >= size:
+            return f"{tokens / size:,.{1 if tokens >= 100 * size else 2}f}{unit}"
+    return f"{tokens:,}"
+
+
+def token_fates(path, records, about):
+    """Draw what became of all tokens that arrived; return the path."""
     groups = _alike({name: [r["tokens"][fate] for fate in FATES] for name, r in records.items()})
-    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.75 * len(groups)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 2.3 + 0.75 * len(groups)), layout="constrained")
     for place, (_, values, _) in enumerate(groups):
         left = 0
-        for fate, value in zip(FATES, values):
+        for fate, value in zip(FATES, values, strict=True):
             width = 100 * value / sum(values)
-            axes.barh(place, width, left=left, color=FATES[fate], edgecolor="white", height=0.6)
-            if width > 7:
-                axes.text(left + width / 2, place, f"{value / 1e6:,.2f} M\n{width:.1f} %", ha="center", va="center",
+            axes.barh(place, width, left=left, color=FATES[fate], edgecolor="white", height=0.6,
+                      label=FATE_NAMES[fate] if place == 0 else None)
+            if width > 12:
+                axes.text(left + width / 2, place, f"{amount(value)}\n{width:.1f} %", ha="center", va="center",
                           color="white" if fate == "emitted" else "black", fontsize=9)
             left += width
+        shares = {fate: 100 * value / sum(values) for fate, value in zip(FATES, values, strict=True)}
+        small = [f"{FATE_NAMES[fate]} {share:.1f} %" for fate, share in shares.items() if 0 < share <= 12]
+        axes.annotate("\n".join(small), (100, place), xytext=(6, 0), textcoords="offset points", va="center",
+                      fontsize=9)
     axes.set_yticks(range(len(groups)), [name.replace(" = ", "\n= ") for name, _, _ in groups])
     axes.invert_yaxis()
     axes.grid(False)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of the tokens that arrived (added BOS tokens included)")
-    for number, fate in enumerate(FATES):
-        place = (0.36 * number, 1.02)
-        axes.annotate(FATE_NAMES[fate], place, xycoords="axes fraction", color=FATES[fate], weight="bold")
-    (emitted, _, buffered), total = groups[0][1], sum(groups[0][1])
-    axes.set_title(f"{next(iter(records))}: of 100 tokens that arrived {100 * emitted / total:.0f} were trained on, "
-                   f"{100 * buffered / total:.0f} wait in the buffer", pad=22)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+    name, record = next(iter(records.items()))
+    emitted, discarded, buffered = (100 * value / sum(groups[0][1]) for value in groups[0][1])
+    axes.set_title(f"{name}: {emitted:.1f} % of the tokens were emitted, {discarded:.1f} % discarded, "
+                   f"{buffered:.1f} % stayed in the buffer")
+    _tell_about(figure, about, record)
     return save(figure, path)
 
 
-def exposure(path, records):
-    """Share of text tokens shown, by position within the document."""
+def exposure(path, records, about):
+    """Draw the share of text tokens that were emitted, by position within the document; return the path."""
     panels = {"fits_a_row": "documents that fit a row", "longer_than_a_row": "documents longer than a row"}
-    figure, both = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
-    for axes, (key, title) in zip(both, panels.items()):
+    figure, both = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained", sharey=True)
+    for axes, (key, title) in zip(both, panels.items(), strict=True):
         series = {name: [emitted / arrived if arrived else None for arrived, emitted in r["positions"]["relative"][key]]
                   for name, r in records.items()}
         _lines(axes, _alike(series), range(5, 100, 10), 100)
         axes.set_title(title)
         axes.set_xlabel("position in the document, % of its text")
         axes.set_xlim(0, 100)
-    both[0].set_ylabel("text tokens shown in training,\n% of those that arrived")
+    both[0].set_ylabel("text tokens emitted,\n% of those that arrived")
     name, record = next(iter(records.items()))
     beginning, end = (sum(record["positions"]["relative"][key][tenth][1] for key in panels) for tenth in (0, -1))
     if end:
-        title = f"{name} reads {beginning / end:.1f} times as much of the first tenths of documents as of their last"
+        title = f"{name} emits {beginning / end:.1f} times as many tokens of the first tenths of texts as of the last"
         figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    _tell_about(figure, about, record)
     return save(figure, path)
 
 
-def usable_buffer(path, curves):
-    """What part of the buffer fits a row, over the stream; curves: {name: (fitting, held) int64 (selections,)}."""
-    def shares(fitting, held):
-        return tuple((100 * part).mean() for part in np.array_split(fitting / held, min(CURVE_POINTS, len(held))))
-
-    figure, axes = plt.subplots(figsize=(9, 4.4), layout="constrained")
-    ends = []
-    for name, values, colour in _alike({name: shares(*curve) for name, curve in curves.items()}):
+def usable_buffer(path, accounts, records, about):
+    """Draw the part of the buffer that fits a row, over the stream of each Account; return the path."""
+    figure, axes = plt.subplots(figsize=(10, 4.8), layout="constrained")
+    ends, series = [], {}
+    for name, account in accounts.items():
+        held = account.parts[account.parts[:, 1] > 0]
+        series[name] = tuple((100 * held[:, 0] / held[:, 1]).tolist())
+    for name, values, colour in _alike(series):
         axes.plot(100 * (np.arange(len(values)) + 0.5) / len(values), values, color=colour, linewidth=2)
         ends.append((values[-1], 100, name, colour))
     _label_ends(axes, ends, 6)
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 105)
     axes.set_xlabel("progress through the stream, % of selections")
-    axes.set_ylabel("buffered entries that fit a row, %")
-    name, (fitting, held) = next(iter(curves.items()))
-    tenth = fitting[len(fitting) * 9 // 10 :].mean()
-    axes.set_title(f"{name}: {fitting[0]:,} of {held[0]:,} buffered entries fit a row at first, "
-                   f"{tenth:,.0f} in the last tenth")
+    axes.set_ylabel("entries in the buffer that fit a row, %")
+    name, account = next(iter(accounts.items()))
+    parts = account.parts[-len(account.parts) // 10 :]
+    last = parts[:, 0].sum() / max(parts[:, 1].sum(), 1)
+    axes.set_title(f"{name}: {account.first_fitting:,} of {account.first_held:,} buffered entries fit a row at first, "
+                   f"{100 * last:.1f} % of them in the last tenth")
+    _tell_about(figure, about, next(iter(records.values())))
     return save(figure, path)
 
 
-def draw(out, records, curves, about, prefix=""):
-    """Write all figures of {name: record} and the training streams' curves into a folder; return their paths.
+def draw(out, records, accounts, about, prefix=""):
+    """Write all figures of {name: record} and of the streams' Accounts into a folder; return their paths.
 
     about: what was audited, as `started_by_length` takes it.
     """
     training = {name: record for name, record in records.items() if name != "validation"}
     with plt.rc_context(STYLE):
-        return [started_by_length(out / f"{prefix}started_by_length.png", records, about),
-                token_fates(out / f"{prefix}token_fates.png", records),
-                exposure(out / f"{prefix}exposure.png", training),
-                usable_buffer(out / f"{prefix}usable_buffer.png", curves)]
+        return [started_by_length(out / f"{prefix}started_by_length.png", training, about),
+                token_fates(out / f"{prefix}token_fates.png", records, about),
+                exposure(out / f"{prefix}exposure.png", training, about),
+                usable_buffer(out / f"{prefix}usable_buffer.png", accounts, training, about)]

@@ -1,53 +1,60 @@
-"""Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files or JSON lines."""
+"""Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files, JSON lines or texts."""
 
 import argparse
 import contextlib
-import glob
-import os
+import itertools
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from corpora.prepared import prepared_file, require_prepared
-from evidence import InputError, sha256_bytes, sha256_file
+import surroundings
+from corpora.prepared import read_counts
+from evidence import InputError, require, sha256_bytes, sha256_file
 from loaders.accounting import positive_integers
-from protocols.schema import find_protocol
-from research.source_exclusion.streams import make_packing, whole_stream
+from research.source_exclusion.streams import AuditedStream, make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]
-SEGMENT_BYTES = 100  # of memory while it is planned and audited: 100 to 280 were measured
+TEXTS_AT_ONCE = 1000
+
+
+class Source(NamedTuple):
+    """A stream of the user's own and what it was read from.
+
+    files: [row groups of each file]; units: int64 (row groups,), documents in each; paths: the files read;
+    name_of: the function document -> its file and place, or an empty text.
+    """
+
+    stream: AuditedStream
+    files: list
+    units: np.ndarray
+    paths: list
+    name_of: Callable
+
+
+# ------------------------------------------------------------------------------------------ arguments
 
 
 def positive(text):
-    """An argument that must be an integer of at least 1, and of 62 bits, so that sums over ranks stay of 64."""
+    """Return an argument that must be an integer of at least 1, and of 62 bits, so that sums over ranks stay of 64."""
     if not text.isdecimal() or not 1 <= int(text) < 1 << 62:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1 and below 2**62, found {text!r}")
     return int(text)
 
 
 def ascending(text):
-    """Length boundaries A,B,...: positive integers in ascending order."""
+    """Return length boundaries A,B,...: positive integers in ascending order."""
     edges = [positive(part) for part in text.split(",")]
     if edges != sorted(set(edges)):
         raise argparse.ArgumentTypeError(f"expected ascending boundaries, found {text!r}")
     return edges
 
 
-def read_counts(path, what):
-    """int64 (n,) of a .npy of positive integers; InputError naming the file and the first entry that is not one."""
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a .npy file of plain numbers: {error}") from None
-    try:
-        return positive_integers(what, values)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
 def inputs_of(paths, root=ROOT):
-    """The `inputs` of an evidence file; a path outside the repository is named as the user gave it."""
+    """Return the `inputs` of an evidence file; a path outside the repository is named as the user gave it."""
     named = {}
     for path in map(Path, paths):
         inside = path.resolve().is_relative_to(root)
@@ -55,106 +62,173 @@ def inputs_of(paths, root=ROOT):
     return [{"path": name, "sha256": digest} for name, digest in sorted(named.items())]
 
 
-def study_inputs(protocol_path, directory, names):
-    """The `inputs` of a study's evidence, named as in the repository wherever the prepared data lie."""
-    named = {f"protocols/{protocol_path.name}": protocol_path,
-             **{f"data/{directory.name}/{name}": directory / name for name in names}}
-    return [{"path": name, "sha256": sha256_file(path)} for name, path in sorted(named.items())]
+# ------------------------------------------------------------------------------------ a prepared study
 
 
-def read_study(name, data):
-    """(protocol, data directory, path of the protocol) of a study in protocols/, or of the path of a protocol."""
-    protocol, path = find_protocol(name, ROOT / "protocols")
-    directory = data / protocol["study"]
-    require_prepared(directory / "prepared.json", protocol["study"])
-    return protocol, directory, path
+def study_stream(prepared, split):
+    """Return the AuditedStream of one split of a Prepared study."""
+    return whole_stream(prepared.lengths(split), prepared.refill(split))
 
 
-def study_packing(protocol, loader):
-    """The Packing of a study's loader."""
-    packing = protocol["packing"]
-    return make_packing(loader, packing["context"] + 1, packing["buffer_size"], packing["span_seed"])
+def study_packing(prepared, loader, capacity=None):
+    """Return the Packing of a Prepared study's loader, for rows of its own capacity unless another is given."""
+    packing = prepared.protocol["packing"]
+    return make_packing(loader, capacity or prepared.capacity, packing["buffer_size"], packing["span_seed"])
 
 
-def study_rows(protocol, split):
-    """Rows of a run's training, or of the official score on the validation stream."""
-    training = protocol["training"]
-    if split == "train":
-        return training["updates"] * training["accumulation"] * training["microbatch"]
-    return protocol["evaluation"]["targets"] // protocol["packing"]["context"]
+def study_names(prepared, split):
+    """Return the function document -> name in a Prepared study: shard and row, and the name that the shard gives it."""
+    from corpora.shards import open_parquet
+
+    return parquet_names([(path, open_parquet(path, prepared.text_column).metadata.num_rows)
+                          for path in prepared.shards(split)])
 
 
-def study_stream(directory, split):
-    """The Stream of one split of prepared data."""
-    return whole_stream(*(read_counts(prepared_file(directory, f"{split}/{name}.npy"), name)
-                          for name in ("lengths", "refill")))
+def parquet_names(shards):
+    """Return the function document -> "file: row N", with the file's own column `name` where it has one.
+
+    shards: [(path, rows)] in stream order.
+    """
+    ends, columns = np.cumsum([rows for _, rows in shards]), {}
+
+    def name_of(document):
+        number = int(np.searchsorted(ends, document, side="right"))
+        path, rows = shards[number]
+        row = document - int(ends[number]) + rows
+        if path not in columns:
+            columns[path] = _name_column(path)
+        return f"{path.name}: row {row}" + (f": {columns[path][row]}" if columns[path] else "")
+
+    return name_of
+
+
+def _name_column(path):
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    return file.read(columns=["name"])["name"].to_pylist() if "name" in file.schema_arrow.names else None
+
+
+# ------------------------------------------------------------------------------------ a user's own data
+
+
+def read_lengths(path):
+    """Return int64 (documents,) of a .npy file, or of a text file with one length a line."""
+    path = Path(path)
+    if path.suffix == ".npy":
+        return read_counts(path)
+    try:
+        words = path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: expected a .npy file or a text file with one length a line") from None
+    wrong = next((number for number, word in enumerate(words, 1) if not word.isdecimal()), None)
+    if wrong is not None:
+        raise InputError(f"{path}: length {wrong}: expected a positive integer, found {words[wrong - 1]!r}")
+    try:
+        return positive_integers("lengths", np.array(words, dtype=np.uint64))
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def tokenizer_folder(path):
+    """Return the folder of a tokenizer that prepare.py wrote, given itself or its tokenizer.json."""
+    folder = path.parent if path.name == "tokenizer.json" else path
+    missing = [name for name in ("ranks.txt", "tokenizer.json") if not (folder / name).is_file()]
+    require(not missing, path, f"expected a tokenizer folder as prepare.py writes it, for example "
+            f"data/demo/tokenizer; {' and '.join(missing)} is not there. Lengths counted by another tokenizer are "
+            "audited by --lengths")
+    return folder
+
+
+def parquet_source(names, column, tokenizer, workers):
+    """Return (int64 (documents,) lengths, [documents of each row group of each file], files, name_of)."""
+    from corpora.files import expand
+    from corpora.shards import open_parquet
+    from corpora.tokens import encode_group, in_order, progress
+
+    paths = [path for path in expand(names) if path.suffix == ".parquet"]
+    require(paths, "--parquet", f"found no .parquet file in {' '.join(map(str, names))}")
+    key = sha256_bytes(b"".join((tokenizer / name).read_bytes() for name in ("ranks.txt", "tokenizer.json")))
+    files = [open_parquet(path, column).metadata for path in paths]
+    groups = [[file.row_group(group).num_rows for group in range(file.num_row_groups)] for file in files]
+    tasks = [(path, group, column, tokenizer, key)
+             for path, sizes in zip(paths, groups, strict=True) for group in range(len(sizes))]
+    encoded = in_order(encode_group, tasks, surroundings.workers(max(len(tasks), 1), workers))
+    with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
+        lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
+    require(sum(map(len, lengths)), "--parquet", f"no documents in {len(paths)} files")
+    names = parquet_names([(path, file.num_rows) for path, file in zip(paths, files, strict=True)])
+    return positive_integers("lengths", np.concatenate(lengths)), groups, paths, names
+
+
+def text_source(names, column, tokenizer, workers):
+    """Return (int64 (documents,) lengths with BOS, files, name_of) of JSON-lines or plain text files.
+
+    The tokenizer bounds the speed, so threads share it: it works outside the interpreter's lock.
+    """
+    from corpora.files import expand, located_documents
+    from corpora.tokenizer import make_encoding, read_tokenizer
+    from corpora.tokens import encode_text
+
+    encoding, paths = make_encoding(*read_tokenizer(tokenizer)), expand(names)
+    documents, places, lengths = located_documents(paths, column), [], []
+    count = surroundings.workers(TEXTS_AT_ONCE, workers)
+    with ThreadPoolExecutor(count) as pool:
+        while texts := list(itertools.islice(documents, TEXTS_AT_ONCE)):
+            places += [place for place, _ in texts]
+            lengths += pool.map(lambda text: len(encode_text(encoding, text[1], text[0])) + 1, texts)
+            if len(lengths) % (100 * TEXTS_AT_ONCE) == 0:
+                print(f"{len(lengths):,} documents tokenized", file=sys.stderr, flush=True)
+    require(lengths, paths[0], "no documents")
+    return positive_integers("lengths", lengths), paths, places.__getitem__
+
+
+def read_batches(groups, refill):
+    """Return (int64 (batches,), paths read): `refill` is a number of documents or a .npy file of batch sizes."""
+    from corpora.tokens import refill_batches
+
+    if refill.isdecimal() and int(refill):
+        return refill_batches(groups, int(refill)), []
+    return read_counts(refill), [refill]
+
+
+def read_user_stream(args):
+    """Return the Source that a user's arguments name, and say on stderr how much was read."""
+    files, names = None, lambda document: ""
+    if args.lengths:
+        lengths, paths = read_lengths(args.lengths), [args.lengths]
+    elif args.parquet:
+        tokenizer = tokenizer_folder(args.tokenizer)
+        lengths, files, paths, names = parquet_source(args.parquet, args.text_column, tokenizer, args.workers)
+    else:
+        tokenizer = tokenizer_folder(args.tokenizer)
+        lengths, paths, names = text_source(args.jsonl, args.text_column, tokenizer, args.workers)
+    read = len(paths)
+    if args.row_groups:
+        files, paths = [read_counts(args.row_groups).tolist()], [*paths, args.row_groups]
+    groups = [group for file in files or [[len(lengths)]] for group in file]
+    refill, more = read_batches(groups, args.refill)
+    print(f"{read:,} files with {len(lengths):,} documents read", file=sys.stderr, flush=True)
+    units = np.array(groups) if files else refill
+    return Source(whole_stream(lengths, refill), list(map(len, files)) if files else [len(refill)], units,
+                  [*paths, *more], names)
+
+
+# ------------------------------------------------------------------------------------------- memory
+
+DOCUMENT_BYTES, SEGMENT_BYTES = 40, 20  # of memory while a stream is audited; measured by tests/test_audit_stream.py
 
 
 def require_memory(args, stream, packing):
-    """InputError naming the option when the horizon's segments would take more than all memory, by a low estimate.
+    """Raise InputError naming the option when the horizon would take more memory than this process may use.
 
-    It counts as many segments as if all documents were shown equally often, and one row of them at most each time.
+    It counts as many segments as if all documents were emitted equally often, and at most one row of them each time.
     """
     tokens = {"passes": int(stream.lengths.sum()), "rows": packing.capacity, "targets": 1}
     option, count = next((name, vars(args)[name]) for name in tokens if vars(args)[name])
     served = int(np.minimum(stream.lengths, packing.capacity).sum())
     segments = count * tokens[option] * len(stream.lengths) // served
-    needed, memory = segments * SEGMENT_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > memory:
-        raise InputError(f"--{option} {count}: about {segments:,} segments, {needed >> 30:,} GiB of memory; "
-                         f"this machine has {memory >> 30:,} GiB. Ask for less")
-
-
-def parquet_lengths(pattern, column, tokenizer):
-    """(int64 (documents,) lengths, [documents of each row group of each file], files) of all files of a glob."""
-    from corpora.shards import open_parquet
-    from corpora.tokens import encode_group, in_order, progress
-
-    paths = [Path(path) for path in sorted(glob.glob(pattern))]
-    if not paths:
-        raise InputError(f"--parquet {pattern!r}: no file matches; quote the pattern, and check it with ls")
-    key = sha256_bytes(b"".join((tokenizer / name).read_bytes() for name in ("ranks.txt", "tokenizer.json")))
-    files = [open_parquet(path, column).metadata for path in paths]
-    groups = [[file.row_group(group).num_rows for group in range(file.num_row_groups)] for file in files]
-    tasks = [(path, group, column, tokenizer, key) for path, sizes in zip(paths, groups) for group in range(len(sizes))]
-    encoded = in_order(encode_group, tasks, os.cpu_count())
-    with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
-        lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
-    if not sum(map(len, lengths)):
-        raise InputError(f"--parquet {pattern!r}: no documents in {len(paths)} files")
-    return positive_integers("lengths", np.concatenate(lengths)), groups, paths
-
-
-def json_lengths(paths, column, tokenizer):
-    """int64 (documents,) lengths, BOS included, of the texts of JSON-lines files."""
-    from corpora.files import read_documents
-    from corpora.tokenizer import make_encoding, read_tokenizer
-    from corpora.tokens import encode_text
-
-    encoding = make_encoding(*read_tokenizer(tokenizer))
-    lengths = [len(encode_text(encoding, text, f"document {number}")) + 1
-               for number, text in enumerate(read_documents(paths, column))]
-    if not lengths:
-        raise InputError(f"{paths[0]}: no documents")
-    return positive_integers("lengths", lengths)
-
-
-def read_user_stream(args):
-    """(Stream, [units of each file], int64 (units,) documents a unit, paths read)."""
-    from corpora.tokens import refill_batches
-
-    if args.lengths:
-        lengths, files, paths = read_counts(args.lengths, "lengths"), None, [args.lengths]
-    elif args.parquet:
-        lengths, files, paths = parquet_lengths(args.parquet, args.text_column, args.tokenizer)
-    else:
-        lengths, files, paths = json_lengths(args.jsonl, args.text_column, args.tokenizer), None, args.jsonl
-    if args.row_groups:
-        files, paths = [read_counts(args.row_groups, "row groups").tolist()], [*paths, args.row_groups]
-    groups = [group for file in files or [[len(lengths)]] for group in file]
-    if args.refill.isdecimal() and int(args.refill):
-        refill = refill_batches(groups, int(args.refill))
-    else:
-        refill, paths = read_counts(args.refill, "refill"), [*paths, args.refill]
-    stream = whole_stream(lengths, refill)
-    return (stream, list(map(len, files)), np.array(groups), paths) if files else (stream, [len(refill)], refill, paths)
+    needed, memory = segments * SEGMENT_BYTES + DOCUMENT_BYTES * len(stream.lengths), surroundings.memory()
+    require(needed <= memory.value, f"--{option} {count}", f"about {segments:,} segments of {len(stream.lengths):,} "
+            f"documents, {needed / 2**30:,.1f} GiB of memory; {memory.reason} is {memory.value / 2**30:,.1f} GiB. Ask "
+            "for less")

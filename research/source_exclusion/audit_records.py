@@ -1,152 +1,126 @@
-"""The audit of one planned stream as a JSON record: quantities.py, and what changes along the stream.
+"""The audit of one stream, or of several ranks together, as a JSON record: its quantities, and how the stream changes.
 
-Everything is derived from the plan and the lengths, and compared with the ledger of loaders/accounting.py.
+    account = audited(stream, packing, edges, rows)     # plans and accounts for `rows` rows
+    record = stream_record(account, edges)
 """
 
 import numpy as np
 
-from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, plan_sha256
-from loaders.ledger import crop_statistics, ledger, of_schema_1, protected
+from loaders.best_fit_crop import read_only
+from research.source_exclusion.account import Account, Sums, union_of
+from research.source_exclusion.account_ends import count_documents
+from research.source_exclusion.account_state import TENTHS
 from research.source_exclusion.quantities import (
-    TENTHS,
-    account,
+    SCHEMA,
+    Corpus,
     document_counts,
-    merge,
+    over_capacity,
     positions,
     share,
     strata,
     token_mass,
 )
-from research.source_exclusion.streams import batches_taken, counted_by_ranks, rests
+from research.source_exclusion.streams import counted_by_ranks
 
 
-class Unbalanced(Exception):
-    """Two derivations of one account differ."""
+def audited(stream, packing, edges, rows, watch=iter):
+    """Return the closed Account of `rows` rows; `watch` wraps the iterator of blocks, to show progress."""
+    return Account(stream, packing, edges).follow(watch(packing.blocks(stream, rows)))
 
 
-def usable_buffer(plan, stream, packing):
-    """(fitting, held): int64 (segments,), entries held that fit an empty row, and all entries, at each selection."""
-    entries = packing.entries(stream.lengths)
-    fitting = np.where(stream.lengths <= packing.capacity, 1, np.where(entries > 1, entries, 0))
-    taken = batches_taken(plan, stream, packing)
-    rest = rests(plan, stream, packing)
-    size = rest + plan[:, BOS] + plan[:, COUNT]
-    kept = rest if packing.loader.continues else np.zeros_like(rest)
-    changes = [((kept > 0) & (kept <= packing.capacity)).astype(np.int64) - (size <= packing.capacity), (kept > 0) - 1]
-    return [_arrived(values, stream.refill, taken) + np.cumsum(change) - change
-            for values, change in zip((fitting, entries), changes)]
+def corpus_of(accounts, lengths, edges):
+    """Return the Corpus of `lengths`, int64 (documents,), as the streams of these accounts read it together."""
+    first = accounts[0]
+    if len(accounts) == 1 and first.stream.documents is None:
+        arrived, seen = first.has_arrived(), union_of(first.state.prefix, first.slices)
+    else:
+        arrived, seen, slices = np.zeros(len(lengths), bool), np.full(len(lengths), -1, np.int32), []
+        for account in accounts:
+            documents = account.stream.documents
+            np.logical_or.at(arrived, documents, account.has_arrived())
+            np.maximum.at(seen, documents, account.state.prefix)
+            slices.append(np.column_stack([documents[account.slices[:, 0]], account.slices[:, 1:]]))
+        seen = union_of(seen, np.concatenate(slices).astype(np.int32))
+    corpus = Corpus(np.zeros((len(edges) + 1, 3), np.int64), np.zeros(7, np.int64))
+    count_documents(*corpus, read_only(lengths), arrived, seen, np.array(edges, np.int64))
+    return corpus
 
 
-def _arrived(values, refill, taken):
-    """int64 (segments,): sum of a per-document array over the refill batches taken before each selection."""
-    reached = np.concatenate([[0], np.cumsum(np.add.reduceat(values, np.cumsum(refill) - refill))])
-    passes, batches = np.divmod(taken, len(refill))
-    return passes * reached[-1] + reached[batches]
+def protected_record(accounts, packing):
+    """Return the protected set, the longest over-capacity arrivals of each rank, and how many of them have started."""
+    sums = add_sums(accounts)
+    documents, tokens, started, buffered = sums.protected.tolist()
+    mass = token_mass(sums.arrived, sums.fates, 0)
+    shortest = min((int(length) for account in accounts for length in account.protected_keys()[0]), default=None)
+    return {"applies": packing.retains, "documents": documents, "tokens": tokens, "shortest": shortest,
+            "started": started, "share_of_arrived": share(tokens, mass["arrived"]),
+            "share_of_buffered": share(buffered, mass["buffered"])}
 
 
-def buffer_record(plan, stream, packing, fitting, held):
-    """The usable buffer in numbers: at first, at its least, and in each tenth of the selections."""
-    edges = [len(plan) * tenth // TENTHS for tenth in range(TENTHS + 1)]
-    rest = np.zeros(len(plan), np.int64) if packing.loader.continues else rests(plan, stream, packing)
-    taken = plan[:, BOS] + plan[:, COUNT]
-
-    def tenths(values, weights):
-        return [share(int(values[a:b].sum()), int(weights[a:b].sum())) for a, b in zip(edges, edges[1:])]
-
-    return {"first": int(fitting[0]), "least": int(fitting.min()), "held_first": int(held[0]),
-            "held_most": int(held.max()), "mean_by_tenth": tenths(fitting, np.ones_like(fitting)),
-            "discarded_share_by_tenth": tenths(rest, rest + taken)}
+def add_sums(accounts):
+    """Return the Sums of several accounts together."""
+    return Sums(*(sum(tables) for tables in zip(*(account.sums for account in accounts), strict=True)))
 
 
-def first_over_capacity_start(plan, stream, packing):
-    """Where the first document longer than a row begins, as an offset in targets; None when none has begun."""
-    length = stream.lengths[plan[:, ARRIVAL] % len(stream.lengths)]
-    longer = np.flatnonzero((length > packing.capacity) & (plan[:, BOS] == 1))
-    if not len(longer):
-        return None
-    segment = int(longer[0])
-    row, before = int(plan[segment, ROW]), plan[:segment]
-    in_row = int(before[before[:, ROW] == row][:, [BOS, COUNT]].sum())
-    return {"segment": segment, "arrival": int(plan[segment, ARRIVAL]), "length": int(length[segment]),
-            "target_offset": row * (packing.capacity - 1) + max(in_row - 1, 0)}
-
-
-def protected_record(parts, keys, packing):
-    """The protected set: the longest over-capacity arrivals, `keys`, and how many of them have started."""
-    tokens, arrived, buffered = (int(values.sum()) for values in (parts.length[keys], parts.length, parts.buffered))
-    return {"applies": packing.retains, "documents": len(keys), "tokens": tokens,
-            "shortest": int(parts.length[keys].min()) if len(keys) else None,
-            "started": int(parts.started[keys].sum()), "share_of_arrived": share(tokens, arrived),
-            "share_of_buffered": share(int(parts.buffered[keys].sum()), buffered)}
-
-
-def summary(parts, keys, packing, edges, corpus_lengths, rows):
-    """The quantities that one stream and the union of several ranks have alike."""
-    longer = parts.length > packing.capacity
-    arrived, emitted = int(parts.length.sum()), int(parts.emitted.sum())
+def summary(accounts, lengths, edges, packing, schema=SCHEMA):
+    """Return the quantities that one stream and the union of several ranks have alike."""
+    sums, corpus = add_sums(accounts), corpus_of(accounts, lengths, edges)
+    rows = sum(account.rows for account in accounts)
     return {"rows": rows, "targets": rows * (packing.capacity - 1),
-            "tokens": token_mass(parts, rows * packing.capacity),
-            "documents": document_counts(parts, len(corpus_lengths)),
-            "over_capacity": {"arrived": int(longer.sum()), "started": int(parts.started[longer].sum()),
-                              "share_of_arrived_tokens": share(int(parts.length[longer].sum()), arrived),
-                              "share_of_emitted_tokens": share(int(parts.emitted[longer].sum()), emitted)},
-            "protected": protected_record(parts, keys, packing), "strata": strata(parts, edges, corpus_lengths),
-            "positions": positions(parts, edges, packing.capacity, corpus_lengths)}
+            "tokens": token_mass(sums.arrived, sums.fates, rows * packing.capacity),
+            "documents": document_counts(sums.arrived, sums.fates, corpus.documents, schema),
+            "over_capacity": over_capacity(sums), "protected": protected_record(accounts, packing),
+            "strata": strata(sums, edges, corpus, schema), "positions": positions(sums, edges, corpus)}
 
 
-def planned_account(plan, stream, packing):
-    """(Account, arrivals of the protected set: int64) of a plan at its last token."""
-    passes, batch = divmod(int(batches_taken(plan, stream, packing)[-1]), len(stream.refill))
-    arrived = passes * len(stream.lengths) + int(stream.refill[:batch].sum())
-    keys = protected(stream.lengths, arrived, capacity=packing.capacity, buffer_size=packing.buffer_size)
-    return account(plan, stream, packing, arrived), keys
+def buffer_record(account):
+    """Return the usable buffer in numbers: at first, at its least, and in each tenth of the selections."""
+    edges = account.selections * np.arange(TENTHS + 1) // TENTHS
+    tenths = account.parts.reshape(TENTHS, -1, 4).sum(axis=1)
+    fitting, _, discarded, emitted = tenths.T.tolist()
+    return {"first": account.first_fitting, "least": account.least_fitting, "held_first": account.first_held,
+            "held_most": account.most_held, "mean_by_tenth": list(map(share, fitting, np.diff(edges).tolist())),
+            "discarded_share_by_tenth": [share(lost, lost + kept)
+                                         for lost, kept in zip(discarded, emitted, strict=True)]}
 
 
-def audit(plan, stream, packing, edges, corpus_lengths, rows):
-    """(record, account, protected arrivals, (fitting, held) over the stream) of one plan; Unbalanced when the ledger
-    of `loaders/ledger.py` does not balance or counts otherwise than the account by document."""
-    totals = _ledger(plan, stream, packing)
-    parts, keys = planned_account(plan, stream, packing)
-    record = summary(parts, keys, packing, edges, corpus_lengths, rows)
-    _compare(totals, record)
-    curve = usable_buffer(plan, stream, packing)
-    record |= {"selections": len(plan), "usable_buffer": buffer_record(plan, stream, packing, *curve),
-               "first_over_capacity_start": first_over_capacity_start(plan, stream, packing),
-               "crops": crop_statistics(plan, stream.lengths, capacity=packing.capacity, loader=packing.loader),
-               "plan_sha256": plan_sha256(plan)}
-    return record, parts, keys, curve
+def first_over_capacity_start(account):
+    """Return where the first document longer than a row starts, as an offset in targets; None when none has."""
+    values = account.state.first_long.tolist()
+    if values[0] < 0:
+        return None
+    return dict(zip(("segment", "arrival", "length", "target_offset"), values, strict=True))
 
 
-def _ledger(plan, stream, packing):
-    try:
-        found = ledger(plan, stream.lengths, stream.refill, capacity=packing.capacity, buffer_size=packing.buffer_size,
-                       loader=packing.loader)
-    except ValueError as error:
-        raise Unbalanced(str(error)) from None
-    return {"tokens": found["tokens"], "documents": of_schema_1(found["documents"])}
+def crop_record(account):
+    """Return crop events, those that keep only the BOS, and the median tokens kept, None without crops."""
+    kept = np.cumsum(account.state.kept)
+    events, median = int(kept[-1]), None
+    if events:
+        median = int(np.searchsorted(kept, [(events - 1) // 2, events // 2], side="right").sum()) / 2
+    return {"events": events, "bos_only": int(account.state.kept[1]), "median_kept": median}
 
 
-def _compare(totals, record):
-    for table, counts in totals.items():
-        for name, count in counts.items():
-            found = record[table].get(name, count)
-            if found != count:
-                raise Unbalanced(f"{table}.{name}: the ledger says {count}, the account by document {found}")
+def stream_record(account, lengths, edges, schema=SCHEMA):
+    """Return the record of one closed Account over a corpus of `lengths`, int64 (documents,)."""
+    record = summary([account], lengths, edges, account.packing, schema)
+    record |= {"selections": account.selections, "usable_buffer": buffer_record(account),
+               "first_over_capacity_start": first_over_capacity_start(account), "crops": crop_record(account),
+               "plan_sha256": account.plan_sha256()}
+    return record if schema == 1 else {**record, "schema": schema}
 
 
-def join_ranks(audits, packing, edges, lengths, shares, units):
-    """The record of several ranks together, with each rank's own; shares: [units dealt to each rank], of `units`."""
-    sizes = np.cumsum([0, *(len(parts.length) for _, parts, _, _ in audits)])
-    keys = np.concatenate([kept + first for (_, _, kept, _), first in zip(audits, sizes)])
-    ranks = [record for record, _, _, _ in audits]
-    rows = sum(record["rows"] for record in ranks)
-    record = summary(merge([parts for _, parts, _, _ in audits]), keys, packing, edges, lengths, rows)
-    return {**record, "dealing": dealing(audits, shares, units, lengths), "ranks": ranks}
+def join_ranks(accounts, lengths, edges, packing, shares, units):
+    """Return the record of several ranks together, with each rank's own; shares: [units dealt to each], of `units`."""
+    record = summary(accounts, lengths, edges, packing)
+    return {**record, "schema": SCHEMA, "dealing": dealing(accounts, shares, units, lengths),
+            "ranks": [stream_record(account, lengths, edges) for account in accounts]}
 
 
-def dealing(audits, shares, units, lengths):
-    """Units that no rank or several ranks were dealt, and how many documents none or several began."""
+def dealing(accounts, shares, units, lengths):
+    """Return the units that no rank or several ranks were dealt, and how many documents none or several started."""
     none, several = counted_by_ranks(shares, units)
-    unbegun, rebegun = counted_by_ranks([parts.document[parts.started] for _, parts, _, _ in audits], len(lengths))
+    started = [account.stream.documents[account.state.started > 0] for account in accounts]
+    by_none, by_several = counted_by_ranks(started, len(lengths))
     return {"units": units, "units_of_no_rank": none, "units_of_several_ranks": several,
-            "documents_started_by_none": len(unbegun), "documents_started_by_several": len(rebegun)}
+            "documents_started_by_none": len(by_none), "documents_started_by_several": len(by_several)}

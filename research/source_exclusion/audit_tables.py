@@ -1,41 +1,59 @@
-"""An audit's records in words: one sentence with the finding, and tables for the terminal."""
+"""An audit's records in words: the finding in plain sentences, and tables for the terminal."""
 
 from tabulate import tabulate
 
 
 def percent(value, digits=1):
-    """A share as text, '-' when there is none."""
+    """Return a share as text, '-' when there is none."""
     return "-" if value is None else f"{100 * value:.{digits}f} %"
 
 
-def finding(name, record):
-    """What one stream shows, in one plain sentence with its numbers."""
-    kept, documents, tokens = record["protected"], record["documents"], record["tokens"]
+def fates(tokens):
+    """Return the shares of all tokens that arrived which were emitted, were discarded and wait, as texts."""
+    return [percent(share_of_arrived(tokens, fate)) for fate in ("emitted", "discarded", "buffered")]
+
+
+def finding(name, record, about):
+    """Return what one stream shows in plain sentences: all three fates of the tokens, then who was not started.
+
+    about: what was audited; its "capacity" is named.
+    """
+    kept, documents, longer = record["protected"], record["documents"], record["over_capacity"]
+    emitted, discarded, waiting = fates(record["tokens"])
     arrived, corpus = documents["arrived"], documents["corpus"]
     several = f" (over {-(-arrived // corpus)} passes of {corpus:,})" if arrived > corpus else ""
-    if not kept["applies"] or not kept["documents"]:
-        longer = record["over_capacity"]
-        fitting = documents["unstarted"] - (longer["arrived"] - longer["started"])
-        return (f"{name}: {documents['unstarted']:,} of {arrived:,} documents that arrived{several} were not started, "
-                f"{fitting:,} of these short enough for one row; "
-                f"{percent(share_of_arrived(tokens, 'discarded'))} of all tokens were discarded.")
-    if kept["started"]:
-        return (f"{name}: {kept['started']:,} of the {kept['documents']:,} longest documents were started: "
-                "the proposition fails.")
-    whose = f"the {kept['documents']:,} longest"
-    if "ranks" in record:
-        whose = f"in each of {len(record['ranks'])} ranks its longest documents, together {kept['documents']:,}"
-    return (f"{name}: {whose} of {arrived:,} documents that arrived{several}, {percent(kept['share_of_arrived'])} of "
-            "all tokens that arrived, were never started.")
+    start = (f"{name}: {arrived:,} documents arrived{several}; of their tokens {emitted} were emitted, {discarded} "
+             f"discarded, and {waiting} were still in the buffer at the end of this stream.")
+    if kept["applies"] and kept["started"]:
+        return (f"{start} The proposition fails: {kept['started']:,} of the {kept['documents']:,} longest documents "
+                "were started.")
+    if kept["applies"] and kept["documents"]:
+        whose = f"The {kept['documents']:,} longest documents"
+        if "ranks" in record:
+            whose = f"The longest documents of each of {len(record['ranks'])} ranks, together {kept['documents']:,}"
+        return (f"{start} {whose}, all longer than a row of {about['capacity']:,} tokens, were not started; they hold "
+                f"{percent(kept['share_of_arrived'])} of the tokens.")
+    if not longer["arrived"]:
+        return (f"{start} Every document fits a row of {about['capacity']:,} tokens, so the rule keeps none back: "
+                f"{documents['unstarted']:,} were in the buffer when the stream ended, as with any full buffer.")
+    return (f"{start} {longer['arrived'] - longer['started']:,} of the {longer['arrived']:,} documents longer than a "
+            f"row of {about['capacity']:,} tokens were not started.")
+
+
+def account_line(name, record):
+    """Return the balance of one stream's tokens as text."""
+    tokens = record["tokens"]
+    return (f"{name}: {tokens['arrived'] + tokens['synthetic_bos']:,} tokens arrived = {tokens['emitted']:,} emitted + "
+            f"{tokens['discarded']:,} discarded + {tokens['buffered']:,} buffered")
 
 
 def share_of_arrived(tokens, name):
-    """tokens[name] as a share of all tokens that entered the buffer."""
+    """Return tokens[name] as a share of all tokens that entered the buffer, added BOS tokens included."""
     return tokens[name] / (tokens["arrived"] + tokens["synthetic_bos"])
 
 
 def stratum_name(stratum):
-    """The length range of a stratum as text."""
+    """Return the length range of a stratum as text."""
     return f"{stratum['over'] + 1:,}-{stratum['up_to']:,}" if stratum["up_to"] else f"over {stratum['over']:,}"
 
 
@@ -68,7 +86,7 @@ def _by_length(title, records, key):
 
 
 def tables(records):
-    """All tables of {stream name: record} as one text."""
+    """Return all tables of {stream name: record} as one text."""
     tokens = [[name, r["targets"], *(r["tokens"][key] for key in ("arrived", "synthetic_bos", "emitted", "discarded",
               "buffered")), percent(r["tokens"]["utilisation"])] for name, r in records.items()]
     documents = [[name, *(r["documents"][key] for key in ("arrived", "unstarted", "whole", "cropped", "split",
@@ -87,7 +105,7 @@ def tables(records):
     ]
     if single:
         headers = ["stream", "crops", "median kept", "only BOS", "held", "usable first", "last tenth", "least",
-                   "thrown away first", "last tenth"]
-        title = "Along the stream (usable: buffered entries that fit a row; thrown away: of the tokens selected)"
+                   "discarded first", "last tenth"]
+        title = "Along the stream (usable: buffered entries that fit a row; discarded: share of the tokens selected)"
         parts.insert(3, _table(title, headers, [_stream_row(*item) for item in single.items()]))
     return "\n".join(parts)

@@ -6,7 +6,7 @@ every selection and the hashes of the rows (paper, section 4, "Exact stream audi
 
     match_stream.py --study demo [--rows N]
 
-Reads   protocols/NAME.json, data/NAME/{corpus,tokenizer,train,validation}/; where trained, runs/NAME/*/result.json
+Reads   protocols/NAME.json, data/NAME/ (the shards that prepared.json names); where trained, runs/NAME/*/result.json
 Writes  nothing
 Needs   NumPy, numba, torch, pyarrow, tiktoken
 About   20 seconds for `demo`; for `climbmix` use --rows, because each selection scans 1,000 entries
@@ -16,29 +16,26 @@ Exit 1: a selection, a span or a row differs; the line says which one and how.
 
 import hashlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import Checks, InputError, parser, read_json, run_script
-from research.source_exclusion.audit_inputs import read_study, study_packing, study_rows, study_stream
+import evidence
+from corpora.prepared import Prepared
+from evidence import Checks, InputError, read_json, run_script
+from research.source_exclusion.audit_inputs import ROOT, study_packing, study_stream
 from research.source_exclusion.slow_loader import SlowLoader, read_encoding, text_batches
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 
 FIRST_MICROBATCHES, EVALUATION_BATCHES, SPAN_BATCHES, SEGMENTED_ROWS = 8, 4, 16, 512
 
 
 def run_slow(study, split, rows, chunk=False):
-    """Return (the SlowLoader after `rows` rows, the rows) over the shards of one split of a Study."""
-    corpus, packing = study.protocol["corpus"], study.protocol["packing"]
-    shards = corpus["train_shards"] if split == "train" else [corpus["validation_shard"]]
-    shards = [study.directory / "corpus" / name for name in shards]
-    batches = text_batches(shards, corpus["text_column"], packing["refill_batch"])
+    """Return (SlowLoader after `rows` rows, the rows) over the shards that one split was prepared from."""
+    prepared, packing = study.prepared, study.prepared.protocol["packing"]
+    batches = text_batches(prepared.shards(split), prepared.text_column, packing["refill_batch"])
     loader = SlowLoader(batches, study.encoding, study.bos, packing["context"] + 1, packing["buffer_size"], chunk)
     return loader, [loader.row(number) for number in range(rows)]
 
@@ -46,23 +43,20 @@ def run_slow(study, split, rows, chunk=False):
 # ------------------------------------------------------------------------------------- the checks
 
 
-@dataclass(frozen=True)
-class Study:
-    """A prepared study and where it lies."""
+class Study(NamedTuple):
+    """A Prepared study, its tiktoken encoding and the id of its BOS."""
 
-    protocol: dict
-    directory: Path
+    prepared: Prepared
     encoding: object
     bos: int
 
     def planned(self, loader, split, rows):
-        """Return (plan, reader of its rows) of a file of loaders/."""
+        """Return (plan, reader of its rows) by a file of loaders/."""
         from loaders.rows import RowReader
 
-        stream, packing = study_stream(self.directory, split), study_packing(self.protocol, loader)
+        stream, packing = study_stream(self.prepared, split), study_packing(self.prepared, loader)
         plan = packing.plan(stream, rows)
-        tokens = np.load(self.directory / split / "tokens.npy", mmap_mode="r")
-        return plan, RowReader(plan, tokens, stream.lengths, self.bos, packing.capacity)
+        return plan, RowReader(plan, self.prepared.tokens(split), stream.lengths, self.bos, packing.capacity)
 
 
 def first_unlike(found, expected):
@@ -117,9 +111,9 @@ def check_spans(checks, study, reader, slow):
     """Check documents (by hash), counts and offsets of random spans; return the rows of the slow loader's spans."""
     texts = [np.array(taken + dropped, dtype=reader.tokens.dtype)[1:] for *_, taken, dropped in slow.selections]
     counts = [len(taken) - 1 for *_, taken, _ in slow.selections]
-    starts, drawn = drawn_starts(texts, counts, study.protocol["packing"]["span_seed"])
+    starts, drawn = drawn_starts(texts, counts, study.prepared.protocol["packing"]["span_seed"])
     expected = list(zip(map(sha, texts), counts, starts))
-    unlike = first_unlike(planned_spans(reader, study_stream(study.directory, "train").lengths), expected)
+    unlike = first_unlike(planned_spans(reader, study_stream(study.prepared, "train").lengths), expected)
     checks.expect(drawn and not unlike, f"random spans: {len(texts):,} selections by document hash, length and offset, "
                   f"{drawn:,} of them drawn, mean start {np.mean(starts):.1f}{unlike}")
     rows = [[] for _ in range(reader.count)]
@@ -141,8 +135,8 @@ def first_microbatches(runs, condition, seeds):
 
 def match(checks, study, rows, runs):
     """Make all comparisons of a study over its first `rows` training rows."""
-    conditions = {loader: condition for condition, loader in study.protocol["conditions"].items()}
-    size, seeds = study.protocol["training"]["microbatch"], study.protocol["seeds"]
+    conditions = {loader: condition for condition, loader in study.prepared.protocol["conditions"].items()}
+    size, seeds = study.prepared.protocol["training"]["microbatch"], study.prepared.protocol["seeds"]
 
     def compare(name, loader, split, rows, size, count):
         """Check selections and batches of one loader; return the slow loader."""
@@ -160,27 +154,27 @@ def match(checks, study, rows, runs):
     known = first_microbatches(runs, conditions.get("random_span"), seeds)
     check_batches(checks, "random spans", reader, check_spans(checks, study, reader, slow), size, SPAN_BATCHES, known)
     compare("segmented", "segment_first", "train", min(rows, SEGMENTED_ROWS), size, SEGMENTED_ROWS // size)
-    size = study.protocol["evaluation"]["microbatch"]
-    held_out = min(study_rows(study.protocol, "validation"), EVALUATION_BATCHES * size)
+    size = study.prepared.protocol["evaluation"]["microbatch"]
+    held_out = min(study.prepared.scored_rows, EVALUATION_BATCHES * size)
     compare("validation", "best_fit_crop", "validation", held_out, size, EVALUATION_BATCHES)
 
 
 def main(argv=None):
-    options = parser(__doc__)
-    options.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
-    options.add_argument("--rows", type=int, metavar="N", help="training rows to compare (default: all of a run)")
-    options.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
-    options.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
-    args = options.parse_args(argv)
-    protocol, directory, _ = read_study(args.study, args.data)
-    rows, microbatch = study_rows(protocol, "train"), protocol["training"]["microbatch"]
+    parser = evidence.parser(__doc__)
+    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
+    parser.add_argument("--rows", type=int, metavar="N", help="training rows to compare (default: all rows of a run)")
+    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR",
+                        help="prepared studies (default: data/)")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="trained runs (default: runs/)")
+    args = parser.parse_args(argv)
+    prepared = Prepared(ROOT, args.study, args.data)
+    rows, microbatch = prepared.training_rows, prepared.protocol["training"]["microbatch"]
     if args.rows is not None:
         if not microbatch <= args.rows <= rows:
             raise InputError(f"--rows {args.rows}: expected {microbatch}..{rows}, a microbatch to all rows of a run")
         rows = args.rows
     checks = Checks()
-    study = Study(protocol, directory, *read_encoding(directory / "tokenizer"))
-    match(checks, study, rows, args.runs / protocol["study"])
+    match(checks, Study(prepared, *read_encoding(prepared.directory / "tokenizer")), rows, args.runs / prepared.study)
     return checks.close()
 
 

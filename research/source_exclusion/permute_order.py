@@ -23,13 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from evidence import Checks, InputError, first_difference, freeze_json, parser, read_json, run_script, write_json
-from research.source_exclusion.audit_inputs import read_study, study_inputs, study_packing, study_rows, study_stream
-from research.source_exclusion.audit_records import first_over_capacity_start, planned_account, protected_record
-from research.source_exclusion.streams import POLICIES, Stream
+import evidence
+from corpora.prepared import Prepared
+from evidence import Checks, InputError, first_difference, freeze_json, read_json, run_script, write_json
+from research.source_exclusion.audit_inputs import ROOT, study_packing, study_stream
+from research.source_exclusion.audit_records import audited, first_over_capacity_start, protected_record
+from research.source_exclusion.quantities import token_mass
+from research.source_exclusion.streams import POLICIES, AuditedStream
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 
 COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tokens arrived",
            "discarded_tokens": "discarded", "buffered_tokens": "buffered", "protected_tokens": "in the longest",
@@ -39,16 +41,16 @@ COLUMNS = {"startup_target": "first long start (target)", "arrived_tokens": "tok
 def permuted(stream, seed):
     """Return the stream with its documents in the order of a seed."""
     order = np.argsort(np.random.PCG64(seed).random_raw(len(stream.lengths)), kind="stable")
-    return Stream(stream.lengths[order], stream.refill, stream.documents[order])
+    return AuditedStream(stream.lengths[order], stream.refill, order)
 
 
 def measure(stream, packing, rows):
-    """Return the record of one order; startup_target is null when no document longer than a row has started."""
-    plan = packing.plan(stream, rows)
-    parts, keys = planned_account(plan, stream, packing)
-    first, kept = first_over_capacity_start(plan, stream, packing), protected_record(parts, keys, packing)
-    return {"startup_target": first and first["target_offset"], "arrived_tokens": int(parts.length.sum()),
-            "discarded_tokens": int(parts.discarded.sum()), "buffered_tokens": int(parts.buffered.sum()),
+    """Return one order's record: startup delay in targets (null when no long document started), retained tokens."""
+    account = audited(stream, packing, [packing.capacity], rows)
+    tokens, first = token_mass(account.sums.arrived, account.sums.fates, 0), first_over_capacity_start(account)
+    kept = protected_record([account], packing)
+    return {"startup_target": first and first["target_offset"], "arrived_tokens": tokens["arrived"],
+            "discarded_tokens": tokens["discarded"], "buffered_tokens": tokens["buffered"],
             "protected_tokens": kept["tokens"], "protected_share": kept["share_of_arrived"], "started": kept["started"]}
 
 
@@ -86,66 +88,74 @@ def sentence(policy, orders, span):
             f"{mass['least']:,} to {mass['most']:,} of the tokens that arrive.")
 
 
-def main(argv=None):
-    options = parser(__doc__)
-    options.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
-    options.add_argument("--orders", type=int, default=20, metavar="N", help="permutations (default 20)")
-    options.add_argument("--first-seed", type=int, default=0, metavar="N", help="seeds N, N + 1, ... (default 0)")
-    options.add_argument("--policy", default="baseline", choices=POLICIES)
-    options.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
-    options.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
-    options.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
-    args = options.parse_args(argv)
+def parse_arguments(argv):
+    parser = evidence.parser(__doc__)
+    parser.add_argument("--study", required=True, metavar="NAME", help="in protocols/, or the path of one (.json)")
+    parser.add_argument("--orders", type=int, default=20, metavar="N", help="permutations (default: 20)")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="seeds N, N + 1, ... (default: 0)")
+    parser.add_argument("--policy", default="baseline", choices=POLICIES, help="packing rule (default: baseline)")
+    parser.add_argument("--freeze", action="store_true", help="write the evidence beside this script")
+    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR",
+                        help="prepared studies (default: data/)")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="trained runs (default: runs/)")
+    args = parser.parse_args(argv)
     if args.orders < 1 or args.first_seed < 0:
         raise InputError(f"--orders {args.orders} --first-seed {args.first_seed}: expected at least 1 and at least 0")
-    protocol, directory, path = read_study(args.study, args.data)
-    packing, rows = study_packing(protocol, POLICIES[args.policy][0]), study_rows(protocol, "train")
-    stream = study_stream(directory, "train")
+    return args
+
+
+def main(argv=None):
+    """Measure all orders, write, print and compare; the exit code says whether everything that was checked holds."""
+    args = parse_arguments(argv)
+    prepared = Prepared(ROOT, args.study, args.data)
+    packing, rows = study_packing(prepared, POLICIES[args.policy][0]), prepared.training_rows
+    stream = study_stream(prepared, "train")
     as_stored = measure(stream, packing, rows)
     orders = [{"seed": seed, **measure(permuted(stream, seed), packing, rows)}
               for seed in range(args.first_seed, args.first_seed + args.orders)]
     span = ranges(orders)
     print(sentence(args.policy, orders, span))
     print_table(as_stored, orders, span)
-    evidence = {"study": protocol["study"], "policy": args.policy, "capacity": packing.capacity,
-                "buffer_size": packing.buffer_size, "rows": rows, "as_stored": as_stored, "orders": orders,
-                "ranges": span,
-                "inputs": study_inputs(path, directory, ["train/lengths.npy", "train/refill.npy"])}
-    return conclude(evidence, args, packing)
+    found = {"study": prepared.study, "policy": args.policy, "capacity": packing.capacity,
+             "buffer_size": packing.buffer_size, "rows": rows, "as_stored": as_stored, "orders": orders,
+             "ranges": span,
+             "inputs": prepared.inputs(["train/lengths.npy", "train/refill.npy"], [prepared.protocol_path])}
+    return conclude(found, args, packing)
 
 
-def compare(checks, frozen, evidence):
-    """Check that the frozen evidence equals this one, where it is of the same orders and policy."""
+def compare(checks, frozen, found):
+    """Check the frozen evidence when there is any of these orders; say so when it is of others."""
     if not frozen.exists():
         return
     kept = read_json(frozen)
-    if _orders(kept) != _orders(evidence):
-        print(f"left out {frozen}: it is of other orders or another policy")
+    if _orders(kept) != _orders(found):
+        print(f"left out {frozen}: it is of other orders or of another policy")
         return
-    difference = first_difference(kept, evidence)
+    difference = first_difference(kept, found)
     checks.expect(not difference, f"{frozen}: differs at {difference}" if difference else
                   f"equals the frozen evidence {frozen}")
 
 
-def _orders(evidence):
-    return evidence["policy"], [order["seed"] for order in evidence["orders"]]
+def _orders(found):
+    return found["policy"], [order["seed"] for order in found["orders"]]
 
 
-def conclude(evidence, args, packing):
-    """Write the evidence and check it; return the exit code."""
-    out = args.runs / evidence["study"] / "audit/permutations.json"
-    frozen = HERE / f"permutations_{evidence['study']}.json"
-    write_json(out, evidence)
+def conclude(found, args, packing):
+    """Write and compare; return the exit code."""
+    checks, out = Checks(), args.runs / found["study"] / "audit/permutations.json"
+    frozen = HERE / f"permutations_{found['study']}.json"
+    write_json(out, found)
     if args.freeze:
-        freeze_json(frozen, evidence)
-    checks = Checks()
-    compare(checks, frozen, evidence)
-    started = [str(order["seed"]) for order in evidence["orders"] if packing.retains and order["started"]]
+        freeze_json(frozen, found)
+    compare(checks, frozen, found)
+    started = [str(order["seed"]) for order in found["orders"] if packing.retains and order["started"]]
     if packing.retains:
-        seeds = ", ".join(started) or "none"
-        checks.expect(not started, f"seeds of orders in which one of the longest documents has started: {seeds}")
+        checks.expect(not started, f"in {len(started)} of {len(found['orders'])} orders a protected document started"
+                      + (f": seeds {', '.join(started)}" if started else ""))
+    else:
+        checks.expect(True, f"{args.policy} protects no document; {len(found['orders'])} accounts balance")
     print(f"results: {out}")
-    return checks.close() if checks.made else 0
+    return checks.close()
 
 
 if __name__ == "__main__":

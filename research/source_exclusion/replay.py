@@ -12,33 +12,15 @@ min(buffer_size - 1, arrived) keys (length, arrival).
 """
 
 import numpy as np
-from numba import njit
 
 from evidence import sha256_bytes
-from loaders import best_fit_crop
 from loaders.accounting import ARRIVAL, BOS, COUNT, START
-from research.source_exclusion.audit_records import Unbalanced
+from research.source_exclusion.account import Unbalanced
+from research.source_exclusion.account_state import compiled, inlined, replace_least
+from research.source_exclusion.streams import ENDLESS
 
 # counters; BATCH is the next batch of the pass, PROTECTED_STARTS counts starts that the theorem excludes.
 ARRIVED, ARRIVED_TOKENS, BATCH, HELD, STARTED, EMITTED, DISCARDED, PROTECTED_STARTS = range(8)
-ENDLESS = 2**62
-
-compiled, inlined = njit(cache=True, _nrt=False), njit(inline="always", _nrt=False)
-
-
-@inlined
-def _replace_least(guard, length, arrival):
-    """Put a key in the place of the least one of a heap of keys (length, arrival), the least first."""
-    at, child = 0, 1
-    while child < len(guard):
-        if child + 1 < len(guard) and (guard[child + 1, 0], guard[child + 1, 1]) < (guard[child, 0], guard[child, 1]):
-            child += 1
-        if (length, arrival) < (guard[child, 0], guard[child, 1]):
-            break
-        guard[at, 0], guard[at, 1] = guard[child, 0], guard[child, 1]
-        at, child = child, 2 * child + 1
-    guard[at, 0], guard[at, 1] = length, arrival
-
 
 @inlined
 def _take_batch(counters, lengths, refill, capacity, guard):
@@ -47,7 +29,7 @@ def _take_batch(counters, lengths, refill, capacity, guard):
         length, arrival = lengths[first + number], counters[ARRIVED] + number
         counters[ARRIVED_TOKENS] += length
         if length > capacity and len(guard) and (guard[0, 0], guard[0, 1]) < (length, arrival):
-            _replace_least(guard, length, arrival)
+            replace_least(guard, length, arrival)
     counters[ARRIVED] += size
     counters[HELD] += size
     counters[BATCH] += 1
@@ -177,8 +159,7 @@ class Replay:
 def replay(stream, packing, passes, edges):
     """Yield the Replay of a stream at the end of each of its first `passes` passes."""
     account = Replay(stream, packing, edges)
-    for block in best_fit_crop.blocks(stream.lengths, stream.refill, packing.capacity, ENDLESS, packing.buffer_size,
-                                      packing.loader.continues):
+    for block in packing.blocks(stream, ENDLESS):
         for _ in account.follow(block):
             yield account
             if account.passes == passes:

@@ -1,22 +1,22 @@
-"""In which pass does each of the longest documents first start, if the whole corpus is repeated long enough?
+"""When does each of the longest documents first start, if the whole corpus is repeated long enough?
 
-The paper gives a bound (section 3, repeated corpus): of r documents of at least some length, longer than a row, none
-starts before the B-th of them has arrived, in pass ceil(B / r). This script replays the lengths of the corpus for B
-passes and more, and says exactly when each document first starts, how often it starts, and what each pass discards. It
-also checks that the first of them starts as soon as the bound allows: while B of them wait, at least B entries are
-buffered, so no refill arrives before one of them has started.
+The paper gives a necessary bound (section 3, repeated corpus): of r documents of at least some length, longer than a
+row, none starts before the B-th of them has arrived, in pass ceil(B / r). Here the whole corpus is replayed at the
+level of lengths for B passes and more, exactly: when each document first starts, how often, and what each pass
+discards. The replay also checks that the first start comes in the refill that the bound predicts: while B such texts
+are buffered, at least B entries are, and no refill comes before one of them has started.
 
     serve_repeated.py --study demo [--policy baseline|lossless] [--passes 1100] [--longest 20] [--freeze]
     serve_repeated.py --lengths FILE.npy --out FILE.json [--refill 128] [--capacity 2049] [--buffer-size 1000]
 
-Reads   protocols/NAME.json, data/NAME/train/{lengths,refill}.npy; or an .npy with each document's tokens, BOS included
-Writes  runs/NAME/audit/served.json (served_lossless.json), or --out; beside it the same name with .csv: one line for
+Reads   protocols/NAME.json, data/NAME/train/{lengths,refill}.npy; or a file of each document's tokens, BOS included
+Writes  runs/NAME/audit/served.json (served_lossless.json), or --out; beside it the same name with .csv, one line for
         each pass, and .png; with --freeze research/source_exclusion/served_NAME.json (served_NAME_lossless.json)
 Needs   NumPy, numba, tabulate, matplotlib
 About   3 seconds for 32,000 documents and 1,100 passes on one core, a minute for 850,000
 
-Exit 1: the first document of some length and more started before its bound, or after the refill of the bound; one of
-the longest B - 1 documents started; the account does not balance; or the frozen evidence differs.
+Exit 1: of the documents of some length and more the first started before its bound, or later than in its refill; a
+protected document started; the account does not balance; or the frozen evidence differs.
 """
 
 import sys
@@ -24,26 +24,35 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import evidence
+from corpora.prepared import Prepared
 from evidence import (
     Checks,
     first_difference,
     freeze_json,
-    parser,
     read_json,
     run_script,
     sha256_bytes,
     write_atomic,
     write_json,
 )
+from research.source_exclusion.account import Unbalanced
 from research.source_exclusion.audit_inputs import (
+    ROOT,
     inputs_of,
-    read_counts,
-    read_study,
-    study_inputs,
+    positive,
+    read_batches,
+    read_lengths,
     study_packing,
     study_stream,
 )
-from research.source_exclusion.audit_records import Unbalanced
+from research.source_exclusion.served_report import (
+    bound_sentence,
+    draw,
+    print_tables,
+    sentence,
+    steady_sentence,
+)
 from research.source_exclusion.service import (
     bounds,
     broken_bounds,
@@ -59,7 +68,6 @@ from research.source_exclusion.service import (
 from research.source_exclusion.streams import POLICIES, make_packing, whole_stream
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 
 REPLAYED = ("baseline", "lossless")
 MORE_PASSES = 100
@@ -70,27 +78,22 @@ MORE_PASSES = 100
 
 def study_input(args):
     """Return (stream, packing, inputs, study name) of a prepared study."""
-    protocol, directory, path = read_study(args.study, args.data)
-    inputs = study_inputs(path, directory, ["train/lengths.npy", "train/refill.npy"])
-    packing = study_packing(protocol, POLICIES[args.policy][0])
-    return study_stream(directory, "train"), packing, inputs, protocol["study"]
+    prepared = Prepared(ROOT, args.study, args.data)
+    inputs = prepared.inputs(["train/lengths.npy", "train/refill.npy"], [prepared.protocol_path])
+    packing = study_packing(prepared, POLICIES[args.policy][0])
+    return study_stream(prepared, "train"), packing, inputs, prepared.study
 
 
 def user_input(args):
     """Return the same of a file of lengths, without a study."""
-    from corpora.tokens import refill_batches
-
-    lengths, paths = read_counts(args.lengths, "lengths"), [args.lengths]
-    if args.refill.isdecimal() and int(args.refill):
-        refill = refill_batches([len(lengths)], int(args.refill))
-    else:
-        refill, paths = read_counts(args.refill, "refill"), [*paths, args.refill]
+    lengths = read_lengths(args.lengths)
+    refill, paths = read_batches([len(lengths)], args.refill)
     packing = make_packing(POLICIES[args.policy][0], args.capacity, args.buffer_size, 0)
-    return whole_stream(lengths, refill), packing, inputs_of(paths), None
+    return whole_stream(lengths, refill), packing, inputs_of([args.lengths, *paths]), None
 
 
 def default_passes(bound, buffer_size, documents):
-    """Return enough passes for the longest document to start, and MORE_PASSES more."""
+    """Return enough passes for the longest document to start, and some more."""
     arrived = max((refilled for _, _, refilled in bound.values()), default=buffer_size)
     return -(-arrived // documents) + MORE_PASSES
 
@@ -99,7 +102,7 @@ def default_passes(bound, buffer_size, documents):
 
 
 def measure(stream, packing, passes, longest):
-    """Return (evidence, records of all passes, lines on what is false, the arguments of the figure)."""
+    """Return (evidence, records of all passes, lines on what is false, the figure's arguments)."""
     lengths, documents = stream.lengths, len(stream.lengths)
     bound = bounds(lengths, stream.refill, packing.capacity, packing.buffer_size)
     passes = passes or default_passes(bound, packing.buffer_size, documents)
@@ -111,49 +114,58 @@ def measure(stream, packing, passes, longest):
     at_bound = sum(served[length] == refilled for length, (_, _, refilled) in bound.items())
     started = account.totals()["protected"]["started"]
     if started:
-        broken.append(f"{started} starts of the longest documents: the theorem does not hold")
+        broken.append(f"{started} starts of protected documents: the proposition fails")
     classes = [class_record(edge, lengths, bound, account) for edge in [1, *edges] if (lengths >= edge).any()]
-    evidence = {"capacity": packing.capacity, "buffer_size": packing.buffer_size, "documents": documents,
-                "tokens": int(lengths.sum()), "replayed": passes, "classes": classes,
-                "lengths_over_a_row": {"distinct": len(bound), "first_begun_at_the_bound": at_bound,
-                                       "bound_after_the_replay": list(served.values()).count(None)},
-                "longest": longest_records(lengths, bound, account, longest), "passes": sampled(records, classes),
-                "steady": steady_record(states, records)}
-    return evidence, records, broken, (lengths, bound, account.first, passes)
+    found = {"capacity": packing.capacity, "buffer_size": packing.buffer_size, "documents": documents,
+             "tokens": int(lengths.sum()), "replayed": passes, "classes": classes,
+             "lengths_over_a_row": {"distinct": len(bound), "first_begun_at_the_bound": at_bound,
+                                    "bound_after_the_replay": list(served.values()).count(None)},
+             "longest": longest_records(lengths, bound, account, longest), "passes": sampled(records, classes),
+             "steady": steady_record(states, records)}
+    return found, records, broken, (lengths, bound, account.first, passes)
 
 
 def parse_arguments(argv):
-    options = parser(__doc__)
-    source = options.add_mutually_exclusive_group(required=True)
+    parser = evidence.parser(__doc__)
+    source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--study", metavar="NAME", help="in protocols/, or the path of one (.json)")
-    source.add_argument("--lengths", metavar="FILE", help=".npy: tokens of each document in order, BOS included")
-    options.add_argument("--policy", default="baseline", choices=REPLAYED)
-    options.add_argument("--passes", type=int, metavar="N", help="default: until the longest has started, and 100 more")
-    options.add_argument("--longest", type=int, default=20, metavar="K", help="documents to list (default 20)")
-    options.add_argument("--refill", default="128", metavar="N|FILE", help="documents a batch, or .npy (default 128)")
-    options.add_argument("--capacity", type=int, default=2049, help="tokens a row, of --lengths (default 2049)")
-    options.add_argument("--buffer-size", type=int, default=1000, help="of --lengths (default 1000)")
-    options.add_argument("--out", type=Path, metavar="FILE", help="results (.json); needed with --lengths")
-    options.add_argument("--freeze", action="store_true", help="write the study's evidence beside this script")
-    options.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR", help="default data/")
-    options.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default runs/")
-    args = options.parse_args(argv)
+    source.add_argument("--lengths", metavar="FILE", help="tokens of each document in order, BOS included")
+    parser.add_argument("--policy", default="baseline", choices=REPLAYED, help="packing rule (default: baseline)")
+    parser.add_argument("--passes", type=positive, metavar="N", help="default: until the longest starts, and 100 more")
+    parser.add_argument("--longest", type=int, default=20, metavar="K", help="documents to list (default: 20)")
+    parser.add_argument("--refill", default="128", metavar="N|FILE",
+                        help="documents that arrive at once, or a .npy file of such batches (default: 128)")
+    parser.add_argument("--capacity", type=positive, default=2049, metavar="N",
+                        help="tokens in a row, for --lengths (default: 2049)")
+    parser.add_argument("--buffer-size", type=positive, default=1000, metavar="N",
+                        help="documents in the buffer, for --lengths (default: 1000)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="results (.json); needed with --lengths")
+    parser.add_argument("--freeze", action="store_true", help="write the study's evidence beside this script")
+    parser.add_argument("--data", type=Path, default=ROOT / "data", metavar="DIR",
+                        help="prepared studies (default: data/)")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="trained runs (default: runs/)")
+    args = parser.parse_args(argv)
     if args.lengths and (args.freeze or not args.out):
-        options.error("--lengths needs --out FILE, and cannot be frozen")
-    least = {"passes": 1, "longest": 0, "capacity": 2, "buffer_size": 1}
-    for name, value in least.items():
-        if getattr(args, name) is not None and getattr(args, name) < value:
-            options.error(f"--{name.replace('_', '-')}: expected at least {value}, found {getattr(args, name)}")
+        parser.error("--lengths needs --out FILE, and cannot be frozen")
+    if args.capacity < 2 or args.longest < 0:
+        parser.error(f"--capacity {args.capacity} --longest {args.longest}: expected at least 2 and at least 0")
     return args
 
 
-def main(argv=None):
-    from research.source_exclusion.served_report import bound_sentence, draw, print_tables, sentence, steady_sentence
+def print_finding(name, found):
+    """Print the finding in sentences, and the tables."""
+    print(sentence(name, found))
+    print(bound_sentence(**found["lengths_over_a_row"]))
+    print(steady_sentence(found["steady"], found["replayed"]))
+    print_tables(found)
 
+
+def main(argv=None):
+    """Replay, write, print and compare; the exit code says whether everything that was checked holds."""
     args, checks = parse_arguments(argv), Checks()
     stream, packing, inputs, study = study_input(args) if args.study else user_input(args)
     try:
-        evidence, records, false, drawn = measure(stream, packing, args.passes, args.longest)
+        found, records, false, drawn = measure(stream, packing, args.passes, args.longest)
     except Unbalanced as error:
         checks.expect(False, f"the replay does not balance: {error}")
         return checks.close()
@@ -161,42 +173,39 @@ def main(argv=None):
     out = args.out or args.runs / study / "audit" / f"{name}.json"
     lines = [list(records[0]), *(record.values() for record in records)]
     table = "".join(",".join(map(str, line)) + "\n" for line in lines).encode()
-    evidence |= {"study": study, "policy": args.policy, "inputs": inputs, "all_passes_sha256": sha256_bytes(table)}
-    print(sentence(f"{study or args.lengths}, {args.policy}", evidence))
-    print(bound_sentence(**evidence["lengths_over_a_row"]))
-    print(steady_sentence(evidence["steady"], evidence["replayed"]))
-    print_tables(evidence)
-    write_json(out, evidence)
+    found |= {"study": study, "policy": args.policy, "inputs": inputs, "all_passes_sha256": sha256_bytes(table)}
+    print_finding(f"{study or args.lengths}, {args.policy}", found)
+    write_json(out, found)
     write_atomic(out.with_suffix(".csv"), table)
     written = [out, out.with_suffix(".csv").name]
-    if evidence["longest"]:
+    if found["longest"]:
         written.append(draw(out.with_suffix(".png"), *drawn).name)
+    checks.expect(not false, f"{found['lengths_over_a_row']['distinct']} lengths over a row: {len(false)} first start "
+                  "otherwise than the bound and the proposition say")
     for line in false:
         checks.expect(False, line)
-    if not false:
-        checks.expect(True, "each length over a row first starts with the refill of its bound, and the longest wait")
     if study:
-        compare(checks, HERE / f"served_{study}{name.removeprefix('served')}.json", evidence, args.freeze)
+        compare(checks, HERE / f"served_{study}{name.removeprefix('served')}.json", found, args.freeze)
     print("results:", *written)
     return checks.close()
 
 
-def settings(evidence):
+def settings(found):
     """Return what --passes and --longest were."""
-    return {"passes": evidence["replayed"], "longest": len(evidence["longest"])}
+    return {"passes": found["replayed"], "longest": len(found["longest"])}
 
 
-def compare(checks, frozen, evidence, freeze):
-    """Freeze the evidence when asked, and check that the frozen evidence of the same settings equals it."""
+def compare(checks, frozen, found, freeze):
+    """Freeze when asked; check the frozen evidence when it is of the same passes and documents."""
     if freeze:
-        freeze_json(frozen, evidence)
+        freeze_json(frozen, found)
     if not frozen.exists():
         return
     kept = read_json(frozen)
-    if settings(kept) != settings(evidence):
+    if any(settings(kept)[key] != value for key, value in settings(found).items()):
         print(f"left out {frozen}: it is of {settings(kept)}")
         return
-    difference = first_difference(kept, evidence)
+    difference = first_difference(kept, found)
     checks.expect(not difference, f"{frozen}: differs at {difference}" if difference else
                   f"equals the frozen evidence {frozen}")
 

@@ -4,13 +4,14 @@ A stream may be dealt to ranks, each with a buffer of its own.
 """
 
 import importlib
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
 from evidence import InputError, read_json
-from loaders.accounting import ARRIVAL, COUNT, ROW, START, batch_sums
-from loaders.ledger import discards
+from loaders.accounting import ARRIVAL, COUNT, ROW, START, Loader, validated
+from loaders.best_fit_crop import joined
 
 # Policy: its loader file, and whether the proposition of the paper's section 3 speaks about it.
 POLICIES = {
@@ -21,48 +22,65 @@ POLICIES = {
     "backfill": ("backfill", False),
     "backfill_lossless": ("backfill_lossless", False),
 }
+ENDLESS = 2**62  # rows: more than any horizon
 RETAINING = {loader for loader, retains in POLICIES.values() if retains}
 
 
-@dataclass(frozen=True)
-class Stream:
+class AuditedStream(NamedTuple):
     """One pass of a corpus as one loader reads it.
 
     lengths: int64 (documents,), tokens with BOS; refill: int64 (batches,), documents a batch; documents: int64
-    (documents,), their numbers in the whole corpus.
+    (documents,), their numbers in the whole corpus, or None when the stream is the whole corpus.
     """
 
     lengths: np.ndarray
     refill: np.ndarray
-    documents: np.ndarray
+    documents: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class Packing:
-    """A loader module with its settings; `plan(stream, rows)` is the loader's table of segments."""
+class Packing(NamedTuple):
+    """A loader file with its settings.
+
+    name: of the file in loaders/; loader: its LOADER; capacity: tokens a row; buffer_size: entries; seed: of random
+    spans.
+    """
 
     name: str
-    loader: object
+    loader: Loader
     capacity: int
     buffer_size: int
     seed: int
 
     @property
     def retains(self):
-        """Whether the longest buffer_size - 1 over-capacity documents must stay unstarted."""
+        """Whether the proposition holds: the longest buffer_size - 1 documents over a row cannot have started."""
         return self.name in RETAINING
 
     def entries(self, lengths):
-        """int64 (documents,): buffer entries each document becomes."""
+        """Return int64 (documents,): the buffer entries that each document becomes."""
         return self.loader.entries(lengths, self.capacity)
 
     def plan(self, stream, rows):
-        """int64 (segments, 5), as the loader says; InputError when it refuses its arguments."""
+        """Return int64 (segments, 5), the loader's plan of `rows` rows; InputError when it refuses its arguments."""
+        return joined(self.blocks(stream, rows))
+
+    def blocks(self, stream, rows):
+        """Yield the plan of `rows` rows in pieces, int64 (at most BLOCK, 5), one of them planned ahead by a thread."""
         try:
-            return self.loader.plan(stream.lengths, capacity=self.capacity, rows=rows, buffer_size=self.buffer_size,
-                                    refill=stream.refill, seed=self.seed)
+            arguments = validated(stream.lengths, stream.refill, capacity=self.capacity, rows=rows,
+                                  buffer_size=self.buffer_size)
         except ValueError as error:
             raise InputError(f"{self.name}: {error}") from None
+        return _one_ahead(self.loader.pieces(*arguments, self.seed))
+
+
+def _one_ahead(items):
+    """Yield the items, each made by another thread while the one before it is used."""
+    with ThreadPoolExecutor(1) as planner:
+        following = planner.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = planner.submit(next, items, None)
+            yield item
 
 
 def make_packing(loader, capacity, buffer_size, seed):
@@ -71,7 +89,7 @@ def make_packing(loader, capacity, buffer_size, seed):
         found = importlib.import_module(f"loaders.{loader}").LOADER
     except ModuleNotFoundError:
         raise InputError(f"loaders/{loader}.py: no such loader") from None
-    if found.shared or not found.fills:
+    if found.pieces is None:
         raise InputError(f"loaders/{loader}.py: rows that share tokens or are padded are not audited here; "
                          "research/batch_boundaries/count_targets.py counts them")
     return Packing(loader, found, capacity, buffer_size, seed)
@@ -81,43 +99,28 @@ def whole_stream(lengths, refill):
     """The Stream of a corpus read by one loader; InputError unless the batches hold exactly its documents."""
     if refill.sum() != len(lengths):
         raise InputError(f"refill: batches hold {refill.sum()} documents, but there are {len(lengths)} lengths")
-    return Stream(lengths, refill, np.arange(len(lengths)))
-
-
-# ------------------------------------------------------------------------------------------ horizon
-
-
-def batches_taken(plan, stream, packing):
-    """int64 (segments,): refill batches that have arrived when each segment is selected, over all passes.
-
-    Derived without the planner: whole batches arrive until buffer_size entries are held, before every selection, so
-    their entries must reach buffer_size plus what earlier selections removed.
-    """
-    removes = np.ones(len(plan), np.int64)
-    if packing.loader.continues:
-        removes = (rests(plan, stream, packing) == 0).astype(np.int64)
-    needed = packing.buffer_size + np.cumsum(removes) - removes
-    reached = np.cumsum(batch_sums(packing.entries(stream.lengths), stream.refill))
-    passes, rest = np.divmod(needed - 1, reached[-1])
-    return passes * len(reached) + np.searchsorted(reached, rest, side="right") + 1
-
-
-def rests(plan, stream, packing):
-    """int64 (segments,): tokens that a selected entry leaves over, to be discarded or, by a continuing loader, kept."""
-    if packing.loader.continues:
-        return stream.lengths[plan[:, ARRIVAL] % len(stream.lengths)] - 1 - plan[:, START] - plan[:, COUNT]
-    return discards(plan, stream.lengths, capacity=packing.capacity, loader=packing.loader)
+    return AuditedStream(lengths, refill, None)
 
 
 def rows_of_passes(stream, packing, passes):
-    """Whole rows that `passes` passes of the corpus fill, none of a later pass having arrived."""
-    added = packing.entries(stream.lengths) - 1
-    plan = packing.plan(stream, passes * int((stream.lengths + added).sum()) // packing.capacity + 1)
-    later = np.searchsorted(batches_taken(plan, stream, packing), passes * len(stream.refill), side="right")
-    rows = int(plan[later, ROW])
-    if rows == 0:
-        raise InputError(f"--passes {passes}: they fill no row; a buffer of {packing.buffer_size} takes more than the "
-                         f"{passes * len(stream.lengths)} documents that arrive")
+    """Return the whole rows that `passes` passes of the corpus fill, none of a later pass having arrived.
+
+    Before every selection whole refill batches arrive until buffer_size entries are held, so the next pass is needed
+    once more than all entries less buffer_size have been removed. InputError when no row is filled before.
+    """
+    removable = passes * int(packing.entries(stream.lengths).sum()) - packing.buffer_size
+    removed, rows = 0, 0
+    for block in packing.blocks(stream, ENDLESS):
+        removals = np.ones(len(block), np.int64)
+        if packing.loader.continues:
+            text = stream.lengths[block[:, ARRIVAL] % len(stream.lengths)] - 1
+            removals = (text == block[:, START] + block[:, COUNT]).astype(np.int64)
+        before = removed + np.cumsum(removals) - removals
+        later = int(np.searchsorted(before, removable, side="right"))
+        if later < len(block):
+            rows = int(block[later, ROW])
+            break
+        removed = int(before[-1] + removals[-1])
     return rows
 
 
@@ -164,7 +167,7 @@ def rank_streams(stream, units, shares):
             raise InputError(f"rank {rank} of {len(shares)} is dealt none of the {len(units)} row groups or batches")
         chosen = np.concatenate([np.arange(ends[unit] - units[unit], ends[unit]) for unit in share])
         refill = np.concatenate([stream.refill[unit_of_batch == unit] for unit in share])
-        streams.append(Stream(stream.lengths[chosen], refill, stream.documents[chosen]))
+        streams.append(AuditedStream(stream.lengths[chosen], refill, chosen))
     return streams
 
 
