@@ -5,11 +5,10 @@ The same evidence gives the same bytes: no dates, no software names, fixed size 
 
 from itertools import cycle
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
+
+plt.switch_backend("Agg")
+plt.rcdefaults()  # a user's matplotlibrc must not change the figures
 
 # The palette of Okabe and Ito, told apart by colour-blind readers. What is no condition has no condition's colour.
 CONDITIONS = {"baseline": "#0072B2", "random_crop": "#D55E00", "segmented": "#009E73", "lossless": "#CC79A7"}

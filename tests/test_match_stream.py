@@ -11,6 +11,7 @@ from loaders.accounting import ARRIVAL, START
 from research.source_exclusion import match_stream, permute_order
 from research.source_exclusion.streams import whole_stream
 from tiny import audited as audited_study
+from tiny.runs import list_prepared
 
 
 @pytest.fixture
@@ -34,28 +35,23 @@ def test_every_selection_span_and_batch_of_a_small_study_matches(capsys, study):
 
 
 def test_a_document_taken_out_of_turn_is_named_by_selection(capsys, study, monkeypatch):
-    real = best_fit_crop.plan
+    def swapped(*arguments):
+        for plan in best_fit_crop.pieces(*arguments):
+            plan[5, ARRIVAL] += 1
+            yield plan
 
-    def swapped(lengths, **settings):
-        plan = real(lengths, **settings)
-        plan[5, ARRIVAL] += 1
-        return plan
-
-    monkeypatch.setattr(best_fit_crop, "LOADER", best_fit_crop.LOADER._replace(plan=swapped))
+    monkeypatch.setattr(best_fit_crop, "LOADER", best_fit_crop.LOADER._replace(pieces=swapped))
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL baseline" in printed and "; at 5 the plan has" in printed
 
 
 def test_a_span_drawn_otherwise_is_found(capsys, study, monkeypatch):
-    real = random_span.plan
+    def shifted(*arguments):
+        for plan in random_span.pieces(*arguments):
+            plan[np.flatnonzero(plan[:, START] > 0)[-1], START] -= 1
+            yield plan
 
-    def shifted(lengths, **settings):
-        plan = real(lengths, **settings)
-        moved = np.flatnonzero(plan[:, START] > 0)[-1]
-        plan[moved, START] -= 1
-        return plan
-
-    monkeypatch.setattr(random_span, "LOADER", random_span.LOADER._replace(plan=shifted))
+    monkeypatch.setattr(random_span, "LOADER", random_span.LOADER._replace(pieces=shifted))
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL random spans" in printed and "ok   baseline" in printed
 
@@ -65,6 +61,8 @@ def test_one_changed_token_of_the_prepared_data_is_found_by_hash(capsys, study):
     tokens = np.load(path)
     tokens[:] = np.where(np.arange(len(tokens)) % 50 == 0, 1, tokens)
     np.save(path, tokens)
+    facts = read_json(path.parents[1] / "prepared.json")
+    list_prepared(path.parents[1], corpus=facts["corpus"])
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL baseline: 8 batches" in printed and "FAIL validation" not in printed
 

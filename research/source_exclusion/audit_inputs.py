@@ -134,9 +134,9 @@ def tokenizer_folder(path):
     """Return the folder of a tokenizer that prepare.py wrote, given itself or its tokenizer.json."""
     folder = path.parent if path.name == "tokenizer.json" else path
     missing = [name for name in ("ranks.txt", "tokenizer.json") if not (folder / name).is_file()]
-    require(not missing, path, f"expected a tokenizer folder as prepare.py writes it, for example "
-            f"data/demo/tokenizer; {' and '.join(missing)} is not there. Lengths counted by another tokenizer are "
-            "audited by --lengths")
+    require(not missing, f"--tokenizer {path}", f"expected a tokenizer folder as prepare.py writes it, for example "
+            f"data/demo/tokenizer, but {' and '.join(missing)} cannot be found. Lengths counted by another tokenizer "
+            "are audited by --lengths")
     return folder
 
 

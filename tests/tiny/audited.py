@@ -62,12 +62,11 @@ def build(root, updates=20):
     write_json(data / "tokenizer/tokenizer.json",
                {"vocabulary": 257, "pattern": r"\p{L}+|[^\p{L}]+", "specials": {"<|reserved_0|>": BOS}, "bos": BOS})
     train, (validation,) = (write_split(data, split) for split in ("train", "validation"))
-    list_prepared(data)
+    list_prepared(data, corpus={"text_column": "text", "train_shards": train, "validation_shard": validation})
     demo = json.loads((ROOT / "protocols/demo.json").read_bytes())
     protocol = demo | {
         "study": "tiny",
         "audit": {"strata": [4, 16, 33, 64], "repeated": demo["audit"]["repeated"] | {"context": 24, "passes": 3}},
-        "corpus": demo["corpus"] | {"train_shards": train, "validation_shard": validation},
         "packing": {"buffer_size": 9, "context": 32, "refill_batch": 8, "span_seed": 314159265},
         "training": demo["training"] | {"updates": updates, "accumulation": 2, "microbatch": 4},
         "evaluation": {"microbatch": 8, "targets": 32 * 32},

@@ -6,7 +6,7 @@ added to a later piece of it.
 
 import numpy as np
 
-from research.reference_packer import ReferencePacker
+from research.reference_packer import BackfillPacker, ReferencePacker
 
 
 def text_of(arrival, start, count):
@@ -28,13 +28,17 @@ class PackedTokens:
 
     def __init__(self, lengths, *, capacity, rows, buffer_size, refill, policy, seed=None):
         self.lengths, self.policy = list(map(int, lengths)), policy
-        packer = ReferencePacker(self.lengths, list(map(int, refill)), capacity=capacity, buffer_size=buffer_size,
-                                 lossless=policy == "lossless", chunk=policy == "segment_first")
+        settings = {"capacity": capacity, "buffer_size": buffer_size, "lossless": policy.endswith("lossless")}
+        stream = self.lengths, list(map(int, refill))
+        if policy.startswith("backfill"):
+            packer = BackfillPacker(*stream, **settings)
+        else:
+            packer = ReferencePacker(*stream, **settings, chunk=policy == "segment_first")
         self.rows, self.discarded, self.seen = [[] for _ in range(rows)], [], []
         self.random = np.random.Generator(np.random.PCG64(seed))
         while packer.row < rows:
             packer.refill()
-            self.seen.append((packer.fitting(capacity), len(packer.keys), packer.arrived))
+            self.seen.append((packer.fitting(capacity), len(packer), packer.arrived))
             self.place(*packer.select())
         self.arrived = packer.arrived
         self.buffer = [text_of(arrival, start, tokens) if started else
@@ -49,7 +53,7 @@ class PackedTokens:
         if bos:
             self.rows[row].append(bos_of(arrival, start))
         self.rows[row] += text_of(arrival, start + skipped, count)
-        if self.policy != "lossless":
+        if not self.policy.endswith("lossless"):
             self.discarded += text_of(arrival, start, skipped)
             self.discarded += text_of(arrival, start + skipped + count, rest - skipped)
 
