@@ -19,18 +19,6 @@ from loaders.accounting import (
 )
 
 
-def discards(plan, lengths, *, capacity, loader):
-    """Return int64 (segments,): tokens of the selected entry that each selection discards."""
-    if loader.continues:
-        return np.zeros(len(plan), dtype=np.int64)
-    lengths = positive_integers("lengths", lengths)
-    document = plan[:, ARRIVAL] % len(lengths)
-    text = lengths[document] - 1
-    chunked = loader.entries(lengths, capacity)[document] > 1
-    text = np.where(chunked, np.minimum(capacity - 1, text - plan[:, START]), text)
-    return text - plan[:, COUNT]
-
-
 def arrived_documents(plan, lengths, refill, *, capacity, buffer_size, loader):
     """Return the number of documents that had arrived when the last segment of `plan` was placed.
 

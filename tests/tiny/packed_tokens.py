@@ -22,8 +22,8 @@ def bos_of(arrival, start):
 class PackedTokens:
     """Pack `rows` rows on construction; `policy` is the name of a loader.
 
-    `.rows`, `.buffer` and `.discarded` are tokens, `.arrived` counts documents, and `.seen` has the entries that fit an
-    empty row, all entries, and the arrived documents before each selection.
+    `.rows`, `.buffer` and `.discarded` are tokens, `.crops` the tokens that each crop keeps, `.arrived` counts
+    documents, and `.seen` has the entries that fit an empty row, all entries, and the arrived documents before each selection.
     """
 
     def __init__(self, lengths, *, capacity, rows, buffer_size, refill, policy, seed=None):
@@ -35,6 +35,7 @@ class PackedTokens:
         else:
             packer = ReferencePacker(*stream, **settings, chunk=policy == "segment_first")
         self.rows, self.discarded, self.seen = [[] for _ in range(rows)], [], []
+        self.crops = []
         self.random = np.random.Generator(np.random.PCG64(seed))
         while packer.row < rows:
             packer.refill()
@@ -54,6 +55,8 @@ class PackedTokens:
             self.rows[row].append(bos_of(arrival, start))
         self.rows[row] += text_of(arrival, start + skipped, count)
         if not self.policy.endswith("lossless"):
+            if rest:
+                self.crops.append(bos + count)
             self.discarded += text_of(arrival, start, skipped)
             self.discarded += text_of(arrival, start + skipped + count, rest - skipped)
 
