@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders import accounting, best_fit_crop, random_span
+from loaders import accounting, random_span
 from loaders import ledger as books
-from loaders.accounting import ARRIVAL, START
+from loaders.accounting import ARRIVAL, COUNT, START
 from tiny.packed_tokens import PackedTokens
 from tiny.streams import CASE_1B, EVERY, LOADERS, streams
 

@@ -1,6 +1,7 @@
 """The compiled loops over documents at the end of an account."""
 
-from research.source_exclusion.account_state import ARRIVED, NOWHERE, compiled, entries_of, entry_of, stratum
+from loaders.best_fit_crop import compiled
+from research.source_exclusion.account_state import ARRIVED, NOWHERE, entries_of, entry_of, stratum
 
 
 @compiled

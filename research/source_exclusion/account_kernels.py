@@ -6,6 +6,7 @@ arrived, the occurrences of one entry in order of arrival, continuations without
 """
 
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START
+from loaders.best_fit_crop import compiled
 from research.source_exclusion.account_state import (
     ARRIVED,
     BATCH,
@@ -31,7 +32,6 @@ from research.source_exclusion.account_state import (
     TOKENS,
     WHOLE,
     WHOLE_TEXT,
-    compiled,
     entries_of,
     entry_of,
     expose,

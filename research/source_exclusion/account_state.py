@@ -16,7 +16,7 @@ STARTED, WHOLE, WHOLE_TEXT, CROPPED, EMITTED, DISCARDED = range(6)  # columns of
 LONG_ARRIVED, LONG_TOKENS, LONG_STARTED, LONG_EMITTED = range(4)  # of State.longer
 NOWHERE = -1
 
-compiled, inlined = njit(cache=True, nogil=True, _nrt=False), njit(nogil=True, _nrt=False)
+inlined = njit(nogil=True, _nrt=False)
 
 
 class State(NamedTuple):

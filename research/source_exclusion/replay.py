@@ -15,8 +15,9 @@ import numpy as np
 
 from evidence import sha256_bytes
 from loaders.accounting import ARRIVAL, BOS, COUNT, START
+from loaders.best_fit_crop import compiled
 from research.source_exclusion.account import Unbalanced
-from research.source_exclusion.account_state import compiled, inlined, replace_least
+from research.source_exclusion.account_state import inlined, replace_least
 from research.source_exclusion.streams import ENDLESS
 
 # counters; BATCH is the next batch of the pass, PROTECTED_STARTS counts starts that the theorem excludes.

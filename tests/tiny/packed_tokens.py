@@ -23,7 +23,8 @@ class PackedTokens:
     """Pack `rows` rows on construction; `policy` is the name of a loader.
 
     `.rows`, `.buffer` and `.discarded` are tokens, `.crops` the tokens that each crop keeps, `.arrived` counts
-    documents, and `.seen` has the entries that fit an empty row, all entries, and the arrived documents before each selection.
+    documents, and `.seen` has the entries that fit an empty row, all entries, and the arrived documents before
+    each selection.
     """
 
     def __init__(self, lengths, *, capacity, rows, buffer_size, refill, policy, seed=None):
