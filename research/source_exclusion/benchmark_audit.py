@@ -1,24 +1,24 @@
-"""How fast are plans, rows and the audit, how much faster than the same rule on lists, and how do they grow?
+"""How fast are the audit command, the planners and the reader of rows, and how does the audit grow?
 
-Seeded lognormal lengths stand in for a corpus. In one run, on one core: the audit of one pass of 1, 10 and 100 million
-documents, each in a new process, lengths mapped from disk and the plan never held; the list-based reference (two linear
-scans of the buffer a placement) on the first rows of a stream, every loader on the whole of it, and the reader of rows.
+Seeded lognormal lengths stand in for a corpus. `audit_stream.py` audits one pass of 1, 10 and 100 million documents,
+each in a process of its own, as a user runs it. Its parts are timed on the smallest of these. In this process the
+list-based reference (two linear scans of the buffer for each placement) packs the first rows of a stream, and every
+loader packs the whole of it.
 
     benchmark_audit.py [--sizes 1000000 10000000 100000000] [--documents 800000] [--capacity 2049] [--buffer-size 1000]
 
 Reads   nothing
-Writes  a temporary file of 8 bytes a document, removed at the end
-Needs   NumPy, numba, torch; Linux, for the peak memory of a process
-About   40 seconds and 3.4 GB of memory, 0.8 GB of disk
+Writes  a temporary file of 8 bytes for each document, removed at the end
+Needs   NumPy, numba, matplotlib, torch
+About   90 seconds on two cores, 4 GB of memory, 0.8 GB of disk
 
-Exit 1: the account of a size is wrong, takes more than in proportion to its documents, or, for 100 million, 30 seconds
-or 4 GB; the baseline gives other segments than the reference, is not 1,000 times as fast, or takes a second or more.
+Exit 1: the account of a size is wrong, takes more than in proportion to its documents, or, for 100 million, 60 seconds
+or 8 GB; the baseline gives other segments than the reference, is not 2,000 times as fast, or takes a second or more.
 """
 
-import argparse
 import functools
 import importlib
-import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,16 +27,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evidence import Checks, InputError, run_script
+import numpy as np
+
+import evidence
+from evidence import Checks, InputError, read_json, run_script
 from research.theorem.packers import UnsortedPacker
 
 HERE = Path(__file__).resolve().parent
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
-LARGE, LARGE_SECONDS, LARGE_BYTES = 100_000_000, 30, 4e9
-MOST_GROWTH = 2  # of the time a document, from the smallest size to the largest: linear but for caches and noise
-PIECE, WARM_UP = 1_000_000, 5_000
-LOADERS = ("best_fit_crop", "random_span", "segment_first", "lossless")
+LARGE, LARGE_SECONDS, LARGE_BYTES = 100_000_000, 60, 8e9
+MOST_GROWTH = 2  # of the time for each document, from the smallest size to the largest
+STRATA = "128,512,2049,16384"
+PIECE = 1_000_000
+LOADERS = ("best_fit_crop", "random_span", "segment_first", "lossless", "backfill", "backfill_lossless")
 REFILL_BATCH = 128
 REPEATS = 5
 REFERENCE_ROWS = 1500
@@ -45,16 +49,12 @@ RATIO, SECONDS = 2000, 1.0
 
 
 def synthetic_lengths(documents, seed=0):
-    """int64 (documents,): lognormal lengths of mean about 740 tokens."""
-    import numpy as np
-
+    """Return int64 (documents,): lognormal lengths of mean about 740 tokens."""
     return 1 + np.random.default_rng(seed).lognormal(6.0, 1.1, documents).astype(np.int64)
 
 
 def batches(documents):
-    """int64 (batches,): batches of REFILL_BATCH documents and a short last one."""
-    import numpy as np
-
+    """Return int64 (batches,): batches of REFILL_BATCH documents and a short last one."""
     return np.diff([*range(0, documents, REFILL_BATCH), documents])
 
 
@@ -62,10 +62,7 @@ def batches(documents):
 
 
 def write_lengths(path, documents, capacity, keep):
-    """Write an .npy of synthetic lengths piece by piece; (all tokens, those of the `keep` longest
-    documents that exceed a row)."""
-    import numpy as np
-
+    """Write an .npy of synthetic lengths; return (all tokens, those of the `keep` longest documents over a row)."""
     total, top = 0, np.empty(0, np.int64)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (documents,)})
@@ -78,64 +75,71 @@ def write_lengths(path, documents, capacity, keep):
     return total, int(top.sum())
 
 
-def audit_file(path, capacity, buffer_size):
-    """Audit one pass of a file of lengths: {seconds, peak_bytes, totals as replay.Replay.totals}."""
-    import numpy as np
-
-    from loaders.accounting import positive_integers
-    from research.source_exclusion.replay import replay
-    from research.source_exclusion.streams import make_packing, whole_stream
-
-    packing, mapped = make_packing("best_fit_crop", capacity, buffer_size, 0), np.load(path, mmap_mode="r")
-    first = positive_integers("lengths", mapped[:WARM_UP])
-    list(replay(whole_stream(first, batches(len(first))), packing, 1, [capacity + 1]))  # compiles
+def run_audit(path, out, capacity, buffer_size):
+    """Run the audit command on a file of lengths; return (seconds, peak bytes of any audit so far, its record)."""
+    command = [sys.executable, HERE / "audit_stream.py", "--lengths", path, "--capacity", capacity, "--buffer-size",
+               buffer_size, "--refill", REFILL_BATCH, "--strata", STRATA, "--out", out]
     begin = time.perf_counter()
-    lengths = positive_integers("lengths", mapped)
-    (account,) = replay(whole_stream(lengths, batches(len(lengths))), packing, 1, [capacity + 1])
-    totals = account.totals()
-    return {"seconds": time.perf_counter() - begin, "peak_bytes": peak_bytes(), "totals": totals}
-
-
-def peak_bytes():
-    """The most memory this process has held, mapped files included."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-
-
-def audit_in_child(path, capacity, buffer_size):
-    """audit_file in a process of its own, so that the peak memory is that of this file."""
-    command = [sys.executable, __file__, "--audit", str(path), "--capacity", str(capacity),
-               "--buffer-size", str(buffer_size)]
-    child = subprocess.run(command, capture_output=True, text=True)
+    child = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    seconds = time.perf_counter() - begin
     if child.returncode:
-        raise InputError(f"{' '.join(command)}: exit code {child.returncode}: {child.stderr.strip()[-500:]}")
-    return json.loads(child.stdout)
+        raise InputError(f"{' '.join(map(str, command))}: exit code {child.returncode}: {child.stderr.strip()[-500:]}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = unit * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return seconds, peak, read_json(out / "audit.json")["training"]["baseline"]
+
+
+def check_size(checks, documents, capacity, buffer_size):
+    """Audit a stream of `documents` documents; check account, time and memory, and return the seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lengths.npy"
+        tokens, longest = write_lengths(path, documents, capacity, buffer_size - 1)
+        seconds, peak, record = run_audit(path, Path(folder) / "out", capacity, buffer_size)
+    found, kept = record["tokens"], record["protected"]
+    print(f"audit of {documents:>11,} documents {seconds:8.3f} s {1e9 * seconds / documents:9.1f} ns a document, "
+          f"{record['selections'] / seconds:,.0f} segments/s, peak {peak / 1e9:.2f} GB", flush=True)
+    fates = ", ".join(f"{found[fate]:,} {fate}" for fate in ("emitted", "discarded", "buffered"))
+    missing = documents - record["documents"]["arrived"]  # the last row of a pass ends before its last batches arrive
+    checks.expect(0 <= missing < buffer_size + REFILL_BATCH and found["arrived"] <= tokens
+                  and found["arrived"] == found["emitted"] + found["discarded"] + found["buffered"],
+                  f"{record['documents']['arrived']:,} documents arrived with {found['arrived']:,} tokens: {fates}")
+    checks.expect(kept["started"] == 0 and kept["tokens"] <= longest,
+                  f"{kept['documents']:,} protected documents, {kept['tokens']:,} tokens, none started")
+    if documents >= LARGE:
+        share = documents / LARGE
+        checks.expect(seconds < LARGE_SECONDS * share and peak < LARGE_BYTES * share,
+                      f"{seconds:.1f} s and {peak / 1e9:.2f} GB for {documents:,} documents")
+    return seconds
 
 
 def check_scale(checks, sizes, capacity, buffer_size):
-    """Audit streams of growing size; check the account, the time and the memory."""
-    speeds = {}
-    for documents in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "lengths.npy"
-            tokens, longest = write_lengths(path, documents, capacity, buffer_size - 1)
-            found = audit_in_child(path, capacity, buffer_size)
-        speeds[documents] = found["seconds"] / documents
-        totals, seconds, gigabytes = found["totals"], found["seconds"], found["peak_bytes"] / 1e9
-        arrived, protected = totals["tokens"]["arrived"], totals["protected"]
-        print(f"audit of {documents:>11,} documents {seconds:8.3f} s {1e9 * speeds[documents]:6.1f} ns a document, "
-              f"{totals['documents']['started'] / seconds:,.0f} segments/s, peak {gigabytes:.2f} GB", flush=True)
-        fates = ", ".join(f"{totals['tokens'][fate]:,} {fate}" for fate in ("emitted", "discarded", "buffered"))
-        checks.expect(arrived == tokens and totals["documents"]["arrived"] == documents,
-                      f"{documents:,} documents arrived with {arrived:,} tokens: {fates}")
-        checks.expect(protected["started"] == 0 and protected["tokens"] == longest,
-                      f"{protected['documents']:,} protected documents, {protected['tokens']:,} tokens, none started")
-        if documents >= LARGE:
-            share = documents / LARGE
-            checks.expect(seconds < LARGE_SECONDS * share and found["peak_bytes"] < LARGE_BYTES * share,
-                          f"{seconds:.1f} s and {gigabytes:.2f} GB for {documents:,} documents, the plan not held")
+    """Audit streams of growing size; check that the time for each document does not grow."""
+    with tempfile.TemporaryDirectory() as folder:  # the first run compiles
+        write_lengths(Path(folder) / "lengths.npy", min(sizes), capacity, 1)
+        run_audit(Path(folder) / "lengths.npy", Path(folder) / "out", capacity, buffer_size)
+    speeds = {documents: check_size(checks, documents, capacity, buffer_size) / documents for documents in sizes}
     growth = speeds[max(sizes)] / speeds[min(sizes)]
     checks.expect(growth < MOST_GROWTH, f"the largest size takes {growth:.2f} times as long a document as the smallest")
+
+
+def time_parts(lengths, capacity, buffer_size):
+    """Print how long the parts of one audit take: counting rows, planning, planning with the account, the record."""
+    from research.source_exclusion.audit_records import audited, stream_record
+    from research.source_exclusion.streams import make_packing, rows_of_passes, whole_stream
+
+    edges = list(map(int, STRATA.split(",")))
+    packing = make_packing("best_fit_crop", capacity, buffer_size, 0)
+    stream = whole_stream(lengths, batches(len(lengths)))
+    rows = rows_of_passes(stream, packing, 1)
+    account = audited(stream, packing, edges, rows)
+    parts = {"rows of the pass": lambda: rows_of_passes(stream, packing, 1),
+             "plan": lambda: sum(map(len, packing.blocks(stream, rows))),
+             "plan and account": lambda: audited(stream, packing, edges, rows),
+             "record": lambda: stream_record(account, lengths, edges)}
+    for name, work in parts.items():
+        seconds, _ = fastest(work)
+        print(f"part: {name:<18} {len(lengths):>9,} documents {seconds:8.3f} s "
+              f"{1e9 * seconds / len(lengths):6.1f} ns a document")
 
 
 # ------------------------------------------------------------------------------------------- speeds
@@ -152,7 +156,7 @@ def list_segments(lengths, refill, capacity, rows, buffer_size):
 
 
 def fastest(work):
-    """(seconds, result) of the quickest of some runs, for the reference as for the loaders."""
+    """Return (seconds, result) of the quickest of some runs, for the reference as for the loaders."""
     best = float("inf")
     for _ in range(REPEATS):
         begin = time.perf_counter()
@@ -162,9 +166,7 @@ def fastest(work):
 
 
 def same_segments(reference, plan):
-    """Whether the plan begins with the reference's segments."""
-    import numpy as np
-
+    """Return whether the plan begins with the reference's segments."""
     plan = plan[: len(reference)]
     return np.array_equal(np.array(reference), np.stack([plan[:, 0], plan[:, 1], plan[:, 2] + plan[:, 4]], axis=1))
 
@@ -191,8 +193,6 @@ def check_planners(checks, lengths, refill, capacity, buffer_size):
 
 def time_rows(lengths, capacity, buffer_size):
     """Print how many rows a second the reader builds and turns into int64 batches on the CPU."""
-    import numpy as np
-
     from loaders import best_fit_crop
     from loaders.rows import RowReader, stream
 
@@ -212,23 +212,24 @@ def time_rows(lengths, capacity, buffer_size):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N", help="documents of the audits")
-    parser.add_argument("--documents", type=int, default=800_000, help="of the loaders' stream (default 800000)")
-    parser.add_argument("--capacity", type=int, default=2049)
-    parser.add_argument("--buffer-size", type=int, default=1000)
-    parser.add_argument("--audit", type=Path, metavar="FILE", help="only audit this file of lengths, and print JSON")
+    """Measure and check everything; the exit code says whether it holds."""
+    parser = evidence.parser(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N",
+                        help="documents of the audits (default: 1, 10 and 100 million)")
+    parser.add_argument("--documents", type=int, default=800_000, metavar="N",
+                        help="documents of the loaders' stream (default: 800000)")
+    parser.add_argument("--capacity", type=int, default=2049, metavar="N", help="tokens in a row (default: 2049)")
+    parser.add_argument("--buffer-size", type=int, default=1000, metavar="N",
+                        help="documents in the buffer (default: 1000)")
     options = parser.parse_args(argv)
-    if min(options.sizes) < options.buffer_size or options.documents < READ_DOCUMENTS:
-        raise InputError(f"--sizes and --documents: expected at least the buffer's {options.buffer_size} and "
+    if min(options.sizes) < 2 * options.buffer_size or options.documents < READ_DOCUMENTS:
+        raise InputError(f"--sizes and --documents: expected at least twice the buffer's {options.buffer_size} and "
                          f"{READ_DOCUMENTS}, found {min(options.sizes)} and {options.documents}")
     if options.capacity < 2 or options.buffer_size < 1:
         raise InputError("--capacity and --buffer-size: expected at least 2 and 1")
-    if options.audit:
-        print(json.dumps(audit_file(options.audit, options.capacity, options.buffer_size)))
-        return 0
     checks, lengths = Checks(), synthetic_lengths(options.documents)
     check_scale(checks, options.sizes, options.capacity, options.buffer_size)
+    time_parts(synthetic_lengths(min(options.sizes)), options.capacity, options.buffer_size)
     check_planners(checks, lengths, batches(len(lengths)), options.capacity, options.buffer_size)
     time_rows(lengths, options.capacity, options.buffer_size)
     return checks.close()
