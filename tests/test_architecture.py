@@ -56,22 +56,7 @@ OPTIONAL = {  # what these scripts examine is installed from requirements-extra.
     "research/batch_boundaries/real_collators.py": "datasets tokenizers transformers trl",
 }
 VERIFIERS_MAY_IMPORT = {"numpy"}
-
-# What the rules do not hold for yet: {name of the test: files}. Nothing new may be added.
-KNOWN = {
-    "test_a_verifier_reaches_numpy_and_what_questions_share_and_no_other_code": [
-        "research/published_tables/verify_published_tables.py", "research/resources/verify_resources.py",
-    ],
-    "test_every_installed_package_that_is_imported_is_pinned": [
-        "tests/test_masked_training.py",
-    ],
-    "test_every_name_of_a_module_is_used": [
-        "research/source_windows/windows.py",
-    ],
-    "test_no_test_imports_a_test_and_helpers_are_imported_from_tiny": [
-        "tests/test_masked_training.py",
-    ],
-}
+JSON_SHAPES = Path("protocols/shapes.py")  # checks the form of any JSON file, and computes nothing
 
 
 def python_files(*excluded):
@@ -142,17 +127,15 @@ def reached(path):
     return found
 
 
-def expect_none(findings, request):
-    """Fail with the findings unless their file is on this test's list of known exceptions."""
-    known = KNOWN.get(request.node.originalname, ())
-    new = [finding for finding in findings if finding.split(":")[0] not in known]
-    assert not new, "\n" + "\n".join(new)
+def expect_none(findings):
+    """Fail with one finding a line, if there are any."""
+    assert not findings, "\n" + "\n".join(findings)
 
 
 # ------------------------------------------------------------------------------------------- imports
 
 
-def test_each_file_imports_only_what_its_room_may(request):
+def test_each_file_imports_only_what_its_room_may():
     findings = []
     for path in python_files(TESTS):
         name = path.as_posix()
@@ -165,29 +148,29 @@ def test_each_file_imports_only_what_its_room_may(request):
             standard = parts[0] in sys.stdlib_module_names
             if not standard and not any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1)):
                 findings.append(f"{path}:{line}: imports {name}")
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_no_script_imports_a_script(request):
+def test_no_script_imports_a_script():
     """A run directory must work alone, so train.py is both the script and the module that defines the model."""
     findings = [f"{path}:{line}: imports the script {imported}" for path in python_files(TESTS)
                 for line, imported in own_imports(path)
                 if imported in SCRIPTS and not (imported == Path("train.py") and path.parts[0] == "research")]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_a_verifier_reaches_numpy_and_what_questions_share_and_no_other_code(request):
+def test_a_verifier_reaches_numpy_and_what_questions_share_and_no_other_code():
     """A verifier must not depend on the code that it checks."""
     findings = []
     for script in python_files(TESTS):
         if not script.match("research/*/verify_*.py") and script != Path("research/reference_packer.py"):
             continue
         for path in sorted(reached(script)):
-            shared = path.stem in GROUND or path.parent in (Path("research"), script.parent)
+            shared = path.stem in GROUND or path == JSON_SHAPES or path.parent in (Path("research"), script.parent)
             findings += [] if shared else [f"{script}: reaches {path}"]
             findings += [f"{script}: reaches {name} through {path}" for _, name in installed_imports(path)
                          if name not in VERIFIERS_MAY_IMPORT]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 def test_the_questions_of_research_import_each_other_in_no_circle():
@@ -203,7 +186,7 @@ def test_the_questions_of_research_import_each_other_in_no_circle():
         folders = {folder: needed - ends for folder, needed in folders.items() if folder not in ends}
 
 
-def test_every_installed_package_that_is_imported_is_pinned(request):
+def test_every_installed_package_that_is_imported_is_pinned():
     def pinned(name):
         return set(re.findall(r"^([\w-]+)==", (ROOT / name).read_text(), re.MULTILINE))
 
@@ -217,10 +200,10 @@ def test_every_installed_package_that_is_imported_is_pinned(request):
         wanted = everything | extra if path.as_posix() in OPTIONAL or path.match(TESTS) else everything
         findings += [f"{path}:{line}: {name} is not pinned" for line, name in installed_imports(path)
                      if brought.get(name, name) not in wanted]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_every_script_and_test_helper_finds_the_repository_by_one_line(request):
+def test_every_script_and_test_helper_finds_the_repository_by_one_line():
     """Python started with -I, or in a folder of research/, has only this line to find the root by."""
     findings = []
     for path in SCRIPTS:
@@ -235,7 +218,7 @@ def test_every_script_and_test_helper_finds_the_repository_by_one_line(request):
     for path in python_files():
         findings += [f"{path}:{node.lineno}: imports relatively" for node in ast.walk(tree(path))
                      if isinstance(node, ast.ImportFrom) and node.level]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 # ------------------------------------------------------------------------------------------- scripts
@@ -259,7 +242,7 @@ for name in sys.argv[2:]:
 """
 
 
-def test_every_script_answers_help_with_nothing_prepared(tmp_path, request):
+def test_every_script_answers_help_with_nothing_prepared(tmp_path):
     """One process, in an empty folder, imports all scripts and asks each main for its help; nothing may be written."""
     scripts = [path for path in SCRIPTS if path.as_posix() not in OPTIONAL]
     names = {".".join(path.with_suffix("").parts): path for path in scripts}
@@ -268,7 +251,7 @@ def test_every_script_answers_help_with_nothing_prepared(tmp_path, request):
     answers = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     findings = [f"{names[name]}: --help: {answers.get(name, done.stderr[-2000:])}" for name in names
                 if answers.get(name) != "ok"]
-    expect_none(findings, request)
+    expect_none(findings)
     assert not list(tmp_path.iterdir())
 
 
@@ -279,7 +262,7 @@ def test_scripts_for_optional_packages_answer_help_without_them(path, tmp_path):
     assert source(Path(path)).split("\n")[0].strip('"') in done.stdout
 
 
-def test_every_script_has_a_main_with_optional_arguments_and_one_form_of_docstring(request):
+def test_every_script_has_a_main_with_optional_arguments_and_one_form_of_docstring():
     findings = []
     for path in SCRIPTS:
         text = ast.get_docstring(tree(path)) or ""
@@ -292,37 +275,37 @@ def test_every_script_has_a_main_with_optional_arguments_and_one_form_of_docstri
             findings.append(f"{path}:1: has no main(argv=None)")
         if "ArgumentParser(" in source(path):
             findings.append(f"{path}:1: makes its own ArgumentParser; use evidence.parser(__doc__)")
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 @pytest.mark.parametrize("path", [path for path in SCRIPTS if path.match("research/*/verify_*.py")], ids=str)
-def test_verifiers_only_read(path, request):
+def test_verifiers_only_read(path):
     """A verifier names no function that writes a file."""
     writers = {"write_json", "write_atomic", "write_text", "write_bytes", "mkdir", "unlink", "rename", "savefig",
                "rmtree", "copy"}
     calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     findings = [f"{path}:{call.lineno}: calls {ast.unparse(call.func)}" for call in calls
                 if ast.unparse(call.func).split(".")[-1] in writers]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 # ------------------------------------------------------------------------------------------- sizes and leftovers
 
 
-def test_files_are_at_most_250_lines_and_the_trainer_600(request):
+def test_files_are_at_most_250_lines_and_the_trainer_600():
     findings = []
     for path in python_files(TESTS):
         lines, most = len(source(path).splitlines()), 600 if path == Path("train.py") else 250
         findings += [f"{path}: {lines} lines, at most {most}"] if lines > most else []
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_functions_are_at_most_40_lines(request):
+def test_functions_are_at_most_40_lines():
     functions = [(path, node) for path in python_files() for node in ast.walk(tree(path))
                  if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     findings = [f"{path}:{node.lineno}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
                 for path, node in functions if node.end_lineno - node.lineno >= 40]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 def defined_names(path):
@@ -357,7 +340,7 @@ def used_names(*excluded):
     return found
 
 
-def test_every_name_of_a_module_is_used(request):
+def test_every_name_of_a_module_is_used():
     """What only tests use is not used; pytest itself calls tests, hooks and automatic fixtures."""
     called = re.compile(r"main|__\w+__|pytest_\w+|test_\w+|pytestmark")
     findings = []
@@ -367,23 +350,23 @@ def test_every_name_of_a_module_is_used(request):
                      and "autouse=True" in "".join(map(ast.unparse, node.decorator_list))}
         findings += [f"{path}:{line}: nobody uses {name}" for line, name in defined_names(path)
                      if name not in used | automatic and not called.fullmatch(name)]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_only_the_reference_packer_and_the_words_of_the_theorem_place_documents(request):
+def test_only_the_reference_packer_and_the_words_of_the_theorem_place_documents():
     """One packer beside the loaders: a sorted buffer elsewhere would be a second one."""
     findings = [f"{path}: keeps a sorted buffer" for path in python_files("research/theorem/*", TESTS)
                 if path != Path("research/reference_packer.py") and "insort" in source(path)]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_no_finding_of_ruff_is_silenced_in_a_line(request):
+def test_no_finding_of_ruff_is_silenced_in_a_line():
     findings = [f"{path}:{number}: silences ruff" for path in python_files()
                 for number, line in enumerate(source(path).splitlines(), 1) if re.search(r"#\s*" + "noqa", line)]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_no_file_names_a_machine_or_a_package_registry(request):
+def test_no_file_names_a_machine_or_a_package_registry():
     """Paths of one machine and addresses of registries and mirrors mean nothing to a reader elsewhere."""
     words = ["/" + "work/", "/" + "home/", "pypi" + ".org", "python" + "hosted.org", "index" + "-url"]
     suffixes = {".py", ".md", ".txt", ".toml", ".json", ".cff", ".sha256", ""}
@@ -394,16 +377,16 @@ def test_no_file_names_a_machine_or_a_package_registry(request):
         if not name.startswith("supplement_v") and path.suffix in suffixes and path.is_file():
             text = path.read_text()
             findings += [f"{name}: contains {word}" for word in words if word in text]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 # ------------------------------------------------------------------------------------------- tests
 
 
-def test_no_test_imports_a_test_and_helpers_are_imported_from_tiny(request):
+def test_no_test_imports_a_test_and_helpers_are_imported_from_tiny():
     findings = [f"{path}:{line}: imports {name}" for path in python_files() for line, name in imports(path)
                 if name.split(".")[0].startswith("test_") or name.split(".")[0] in ("tests", "conftest")]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
 @functools.cache
@@ -419,7 +402,7 @@ def functions_of(path):
     return found
 
 
-def test_every_test_asserts_something(request):
+def test_every_test_asserts_something():
     """A test may assert through functions of its file or of tiny/."""
     helpers = [function for path in python_files() if path.match("tests/tiny/*.py") for function in functions_of(path)]
     findings = []
@@ -431,10 +414,10 @@ def test_every_test_asserts_something(request):
             asserting |= {name for _, name, _, calls in functions if calls & before}
         findings += [f"{path}:{line}: {name} asserts nothing" for line, name, _, _ in functions
                      if name.startswith("test_") and name not in asserting]
-    expect_none(findings, request)
+    expect_none(findings)
 
 
-def test_a_skipped_test_names_what_is_missing(request):
+def test_a_skipped_test_names_what_is_missing():
     findings = []
     for path in python_files():
         for call in ast.walk(tree(path)):
@@ -443,4 +426,4 @@ def test_a_skipped_test_names_what_is_missing(request):
                 reason = [keyword for keyword in call.keywords if keyword.arg == "reason"]
                 if not reason and not (name == "pytest.skip" and call.args):
                     findings.append(f"{path}:{call.lineno}: {name} without a reason")
-    expect_none(findings, request)
+    expect_none(findings)

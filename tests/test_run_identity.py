@@ -4,7 +4,7 @@ import pytest
 
 from evidence import read_json, sha256_bytes, sha256_file, write_json
 from manifest import format_manifest, read_manifest
-from research.matched_training import run_identity
+from research import run_identity
 from research.matched_training import verify_training_table as verifier
 from tiny.lies import ROOT, copy_evidence, edit, relabel, reseal
 

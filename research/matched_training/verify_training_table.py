@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evidence import Checks, InputError, canonical_json, parser, read_json, run_script, sha256_bytes
 from manifest import read_manifest
-from research.matched_training.run_identity import check_bindings, positions_of
 from research.reference_scores import baseline_of, minus_baseline, quotients
+from research.run_identity import check_bindings, positions_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "research/matched_training"

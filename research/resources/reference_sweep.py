@@ -5,7 +5,7 @@ record repeats it.
 """
 
 from evidence import read_json_if_there, sha256_file
-from research.matched_training.run_identity import model_size
+from research.run_identity import model_size
 
 VARIED = ("context", "heads", "microbatch", "width")
 
