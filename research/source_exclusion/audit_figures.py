@@ -6,17 +6,9 @@ from research import drawing
 from research.drawing import DARK, GREY, LIGHT, OTHERS, colours, plt, save
 
 FATES = {"emitted": DARK, "discarded": OTHERS[0], "buffered": GREY}
-FATE_NAMES = {"emitted": "emitted in training rows", "discarded": "discarded", "buffered": "still in the buffer"}
+FATE_NAMES = {"emitted": "emitted", "discarded": "discarded", "buffered": "still in the buffer"}
 STYLE = drawing.STYLE | {"axes.titlelocation": "left", "axes.titlesize": 12, "axes.grid": True, "axes.grid.axis": "y",
                          "grid.color": LIGHT, "axes.axisbelow": True}
-
-
-def joined_names(names):
-    """Return one name for streams that are drawn as one; consecutive ranks become a range."""
-    ranks = [name for name in names if name.startswith("rank ")]
-    if len(ranks) == len(names) > 2:
-        return f"{names[0]} to {names[-1].removeprefix('rank ')}"
-    return " = ".join(names)
 
 
 def _alike(series):
@@ -25,15 +17,20 @@ def _alike(series):
     for name, values in series.items():
         groups.setdefault(tuple(values), []).append(name)
     colour = colours(series)
-    return [(joined_names(names), values, colour[names[0]]) for values, names in groups.items()]
+    return [(" = ".join(names), values, colour[names[0]]) for values, names in groups.items()]
 
 
 def _label_ends(axes, ends, least_gap):
     """Write names at the right ends of lines, moved apart vertically where they would overlap."""
-    placed = -np.inf
-    for height, x, name, colour in sorted(ends):
-        placed = max(height, placed + least_gap)
-        axes.annotate(name, (x, placed), xytext=(8, 0), textcoords="offset points", color=colour, va="center",
+    ends, heights = sorted(ends), []
+    for height, *_ in ends:
+        heights.append(max(height, heights[-1] + least_gap) if heights else height)
+    ceiling = axes.get_ylim()[1]
+    for place in reversed(range(len(heights))):
+        heights[place] = min(heights[place], ceiling)
+        ceiling = heights[place] - least_gap
+    for height, (_, x, name, colour) in zip(heights, ends, strict=True):
+        axes.annotate(name, (x, height), xytext=(8, 0), textcoords="offset points", color=colour, va="center",
                       annotation_clip=False)
 
 
@@ -74,7 +71,7 @@ def started_by_length(path, records, about):
     longer = [place for place, stratum in enumerate(strata) if stratum["over"] + 1 >= about["capacity"]]
     if longer:
         axes.axvspan(longer[0] - 0.5, len(strata) - 0.5, color=LIGHT, alpha=0.5, zorder=0)
-        axes.text(longer[0] - 0.45, 42, f"a row ({about['capacity']:,} tokens) or longer", fontsize=9, va="bottom")
+        axes.text(len(strata) - 0.55, 50, f"a row ({about['capacity']:,} tokens)\nor longer", fontsize=9, ha="right")
     axes.set_title(started_title(name, record))
     _tell_about(figure, about, record)
     return save(figure, path)
@@ -158,26 +155,37 @@ def exposure(path, records, about):
     return save(figure, path)
 
 
+def _usable_shares(parts):
+    """Return the share of the buffer that fits a row, in %, in each of the parts of a stream that has selections."""
+    held = parts[parts[:, 1] > 0]
+    return tuple((100 * held[:, 0] / held[:, 1]).tolist())
+
+
 def usable_buffer(path, accounts, records, about):
-    """Draw the part of the buffer that fits a row, over the stream of each Account; return the path."""
+    """Draw the part of the buffer that fits a row, over the stream of each Account; return the path.
+
+    More than three ranks are thin grey lines below the line of all of them together.
+    """
     figure, axes = plt.subplots(figsize=(10, 4.8), layout="constrained")
-    ends, series = [], {}
-    for name, account in accounts.items():
-        held = account.parts[account.parts[:, 1] > 0]
-        series[name] = tuple((100 * held[:, 0] / held[:, 1]).tolist())
-    for name, values, colour in _alike(series):
+    lines = [(name, account.parts) for name, account in accounts.items()]
+    if len(lines) > 3 and lines[0][0].startswith("rank "):
+        for _, parts in lines:
+            values = _usable_shares(parts)
+            axes.plot(100 * (np.arange(len(values)) + 0.5) / len(values), values, color=GREY, linewidth=0.6)
+        lines = [(f"{len(lines)} ranks together", sum(parts for _, parts in lines))]
+    ends = []
+    for name, values, colour in _alike({name: _usable_shares(parts) for name, parts in lines}):
         axes.plot(100 * (np.arange(len(values)) + 0.5) / len(values), values, color=colour, linewidth=2)
         ends.append((values[-1], 100, name, colour))
-    _label_ends(axes, ends, 6)
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 105)
+    _label_ends(axes, ends, 6)
     axes.set_xlabel("progress through the stream, % of selections")
     axes.set_ylabel("entries in the buffer that fit a row, %")
-    name, account = next(iter(accounts.items()))
-    parts = account.parts[-len(account.parts) // 10 :]
-    last = parts[:, 0].sum() / max(parts[:, 1].sum(), 1)
-    axes.set_title(f"{name}: {account.first_fitting:,} of {account.first_held:,} buffered entries fit a row at first, "
-                   f"{100 * last:.1f} % of them in the last tenth")
+    name, parts = lines[0]
+    first, last = _usable_shares(parts)[0], _usable_shares(parts[-len(parts) // 10 :].sum(axis=0, keepdims=True))[0]
+    axes.set_title(f"{name}: {first:.1f} % of the buffered entries fit a row at first, {last:.1f} % in the last "
+                   "tenth")
     _tell_about(figure, about, next(iter(records.values())))
     return save(figure, path)
 
