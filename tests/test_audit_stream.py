@@ -18,7 +18,7 @@ from loaders.ledger import ledger
 from research.source_exclusion import audit_inputs, audit_parts, audit_stream, streams
 from research.source_exclusion.streams import counted_by_ranks, deal, rank_streams, whole_stream
 from tiny import audited as audited_study
-from tiny.runs import list_prepared
+from tiny.corpus import list_prepared, texts_of
 
 
 def test_case_5_files_read_by_no_rank_and_by_several_are_listed():
@@ -114,7 +114,7 @@ def test_passes_stop_before_anything_of_the_next_pass_arrives(capsys, tmp_path, 
 
 def test_parquet_json_lines_and_lengths_of_one_corpus_give_equal_numbers(capsys, tmp_path):
     _, data, _ = audited_study.build(tmp_path)
-    shards = audited_study.texts_of("train")
+    shards = texts_of("train")
     texts = [text for groups in shards.values() for group in groups for text in group]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "corpus.jsonl").write_text(lines, encoding="utf-8")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evidence import InputError, read_json
 from research.batch_boundaries import chunk_documents
 from research.batch_boundaries.chunk_documents import DESIGNS, account, one_document, total
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 
 # Of the note's document, by hand: times an input, times a target.
 NOTE = {
@@ -90,7 +90,7 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
     folder = tmp_path / "data/demo/train"
     folder.mkdir(parents=True)
     np.save(folder / "lengths.npy", np.array([10, 600, 1300, 10]))
-    tiny_runs.list_prepared(folder.parent)
+    tiny_corpus.list_prepared(folder.parent)
     arguments = ["--study", "demo", "--data", str(tmp_path / "data"), "--json", str(tmp_path / "chunking_demo.json")]
     assert chunk_documents.main(arguments) == 0 == chunk_documents.main(arguments)
     frozen = read_json(tmp_path / "chunking_demo.json")
@@ -100,7 +100,7 @@ def test_a_study_is_counted_from_its_lengths_and_frozen(tmp_path, capsys):
     np.save(folder / "lengths.npy", np.array([10, 600, 1301, 10]))
     with pytest.raises(InputError, match="lengths.npy: SHA-256 differs"):
         chunk_documents.main(arguments)
-    tiny_runs.list_prepared(folder.parent)
+    tiny_corpus.list_prepared(folder.parent)
     with pytest.raises(InputError, match="frozen"):
         chunk_documents.main(arguments)
     assert "never scored" in capsys.readouterr().out

@@ -21,7 +21,8 @@ from research.confirmation.reserved import Reserved
 from research.sealed import seal_hash, utc_now
 from research.source_windows import score_windows
 from tiny import confirmed as confirmed_study
-from tiny.confirmed import COPIED, RESERVED, RUNS, STUDY
+from tiny.confirmed import RESERVED, RUNS, STUDY
+from tiny.corpus import COPIES, DOCUMENTS
 
 pytestmark = pytest.mark.slow  # the study is trained and scored first
 PROTOCOL = f"research/confirmation/protocol_{STUDY}.json"
@@ -39,8 +40,7 @@ FROZEN_CHECKPOINTS = f"research/matched_training/checkpoints_{STUDY}.json"
 @pytest.fixture(scope="module")
 def confirmed(tmp_path_factory):
     """A study confirmed from end to end, and what every script printed."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = confirmed_study.build(tmp_path_factory.mktemp("confirmed"), patch)
+    root = confirmed_study.build(tmp_path_factory.mktemp("confirmed"))
     return root, confirmed_study.confirm(root)
 
 
@@ -78,10 +78,11 @@ def run(module, root):
 def test_planted_copies_are_excluded_by_name_and_nothing_else_is(confirmed):
     found = read_json(confirmed[0] / EXCLUSIONS)
     assert {entry["document"]: entry["first"]["name"] for entry in found["excluded"]} == {
-        document: f"{split}/{number}.txt" for document, (split, number) in COPIED.items()}
+        document: f"{source}/{original}.txt" for (split, document), (source, original) in COPIES.items()
+        if split == "validation" and (source == "train" or original < RESERVED[0])}
     assert [entry["copies"] for entry in found["excluded"]] == [2, 1, 1]  # 71 of train equals 70
     assert found["equal_reserved_kept"] == 1 and found["near_duplicates"] == "not audited"
-    assert sum(found["compared"].values()) == confirmed_study.TRAIN + RESERVED[0]
+    assert sum(found["compared"].values()) == DOCUMENTS["train"] + RESERVED[0]
 
 
 def test_excluding_again_writes_nothing_and_another_list_is_refused(after):

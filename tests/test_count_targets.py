@@ -14,7 +14,7 @@ from loaders import batches, document_masked
 from loaders.accounting import BOS, COUNT, ROW
 from research.batch_boundaries import count_targets, layouts, throughput
 from research.batch_boundaries.count_targets import LOADERS, Shape, account, update_record
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 
 
 def counted(plan, shape, independent, fills):
@@ -93,7 +93,7 @@ def data(tmp_path):
     lengths = np.maximum(1, np.random.default_rng(4).lognormal(5, 1.4, 1500)).astype(np.int64)
     np.save(folder / "lengths.npy", lengths)
     np.save(folder / "refill.npy", np.array([100] * 15))
-    tiny_runs.list_prepared(folder.parent)
+    tiny_corpus.list_prepared(folder.parent)
     return tmp_path
 
 
@@ -128,8 +128,8 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
 
 def test_measured_layouts_have_the_same_targets_and_loss_and_grouping_saves_positions(tmp_path, capsys, monkeypatch):
     """On a tiny corpus; a layout that loses a document differs in its targets."""
-    tiny_runs.write_corpus(tmp_path / "data", "tiny")
-    write_json(tmp_path / "protocols/tiny.json", tiny_runs.protocol())
+    tiny_corpus.write_corpus(tmp_path / "data", "tiny")
+    write_json(tmp_path / "protocols/tiny.json", tiny_corpus.protocol())
     prepared = Prepared(tmp_path, "tiny")
     monkeypatch.setattr(throughput, "SMALL", {"layers": 1})
     assert throughput.measure(prepared) == 0

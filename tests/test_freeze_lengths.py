@@ -7,7 +7,7 @@ from evidence import InputError, read_json
 from research.source_exclusion import freeze_lengths
 from research.source_exclusion.reference_service import steps
 from tiny import audited
-from tiny.runs import list_prepared
+from tiny.corpus import list_prepared
 
 FOLDER = freeze_lengths.FOLDER
 

@@ -10,7 +10,7 @@ from research.confirmation import blocks, freeze_protocol, verify_leakage
 from research.confirmation.leakage import require_no_leakage
 from research.confirmation.reserved import Reserved
 from tiny import swept
-from tiny.runs import ROOT, list_prepared
+from tiny.corpus import ROOT, list_prepared
 
 SEEN, FOLDER = "research/confirmation/seen_tiny.json", ROOT / "research/confirmation"
 EVALUATION, CANDIDATES = "protocols/evaluation_tiny.json", "protocols/candidates_tiny.json"

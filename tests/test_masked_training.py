@@ -15,6 +15,7 @@ import train
 from checkpoint import Progress, live_tensors
 from loaders import accounting, best_fit_crop, document_masked, padded, rows
 from loaders.batches import IGNORED
+from tiny import corpus as tiny_corpus
 from tiny import runs as tiny_runs
 from tiny.models import CPU, TINY, busy_model, random_ids
 
@@ -79,7 +80,7 @@ def test_a_batch_of_one_document_a_row_without_padding_is_the_unmasked_forward_p
 def reader_of(loader, lengths, rows_, capacity=33):
     text = np.random.default_rng(2).integers(0, 250, sum(lengths) - len(lengths)).astype(np.uint16)
     plan = loader.plan(lengths, capacity=capacity, rows=rows_, buffer_size=3, refill=[len(lengths)])
-    return rows.RowReader(plan, text, lengths, 296, capacity)
+    return rows.RowReader(plan, text, lengths, tiny_corpus.BOS, capacity)
 
 
 @pytest.mark.parametrize("loader", [document_masked, padded])
@@ -91,7 +92,7 @@ def test_the_loss_of_a_batch_is_the_sum_of_its_documents_alone(loader):
     together = forward.loss(*batch)
     alone = []
     for plan in reader.plan:
-        ids, _ = rows.RowReader(np.array([[0, *plan[1:]]]), reader.tokens, LENGTHS, 296, 33).segments(0, 1)
+        ids, _ = rows.RowReader(np.array([[0, *plan[1:]]]), reader.tokens, LENGTHS, tiny_corpus.BOS, 33).segments(0, 1)
         ids = torch.from_numpy(ids.astype(np.int64))[None]
         if ids.size(1) > 1:
             short = train.DeviceModel(forward.model, TINY["training"], CPU)
@@ -200,7 +201,7 @@ def test_case_19_the_split_into_microbatches_changes_neither_loss_nor_gradients(
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Finished runs of every condition of one seed, and two copies not begun."""
-    study = tiny_runs.build(tmp_path_factory.mktemp("masked"), CONDITIONS)
+    study = tiny_runs.build(tmp_path_factory.mktemp("masked"), tiny_corpus.protocol() | {"conditions": CONDITIONS})
     for condition, new in (("masked", "ranks"), ("padded", "resumed")):
         shutil.copytree(study / f"{condition}_s43", study / new)
     for condition in CONDITIONS:

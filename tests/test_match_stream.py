@@ -1,6 +1,7 @@
 """The slow text loader agrees with the plans on a small corpus, and any departure of plan or data from it is named."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_a_span_drawn_otherwise_is_found(capsys, study, monkeypatch):
 
 
 def test_one_changed_token_of_the_prepared_data_is_found_by_hash(capsys, study):
-    path = audited_study.Path(study[3]) / "tiny/train/tokens.npy"
+    path = Path(study[3]) / "tiny/train/tokens.npy"
     tokens = np.load(path)
     tokens[:] = np.where(np.arange(len(tokens)) % 50 == 0, 1, tokens)
     np.save(path, tokens)
@@ -68,7 +69,7 @@ def test_one_changed_token_of_the_prepared_data_is_found_by_hash(capsys, study):
 
 
 def test_the_first_batch_of_a_trained_run_is_compared(capsys, study):
-    result = audited_study.Path(study[5]) / "tiny/baseline_s43/result.json"
+    result = Path(study[5]) / "tiny/baseline_s43/result.json"
     write_json(result, {"digests": {"first_microbatch": "0" * 64}})
     code, printed = run(capsys, match_stream, study)
     assert code == 1 and "FAIL baseline_s43" in printed and "9 checks, 1 failed" in printed

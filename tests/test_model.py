@@ -12,14 +12,14 @@ import evidence
 import scoring
 import train
 from checkpoint import weights_digest
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 from tiny.models import CPU, TINY, busy_model, random_ids, tiny_model
 
 # ---------------------------------------------------------------------------------------- the recipe
 
 
 def test_the_papers_run_has_the_size_and_cost_the_recipe_pins():
-    protocol = evidence.read_json(tiny_runs.ROOT / "protocols/climbmix.json")
+    protocol = evidence.read_json(tiny_corpus.ROOT / "protocols/climbmix.json")
     assert train.describe(protocol, 8192) == {
         "parameters": 50332176, "flops_per_token": 239078400, "updates": 953, "rows": 243968, "targets": 499646464,
         "total_flops": 239078400 * 499646464,
@@ -27,7 +27,7 @@ def test_the_papers_run_has_the_size_and_cost_the_recipe_pins():
 
 
 def test_describe_prints_one_json_object(capsys):
-    assert train.main(["--describe", str(tiny_runs.ROOT / "protocols/climbmix.json")]) == 0
+    assert train.main(["--describe", str(tiny_corpus.ROOT / "protocols/climbmix.json")]) == 0
     assert evidence.parse_json(capsys.readouterr().out.encode(), "stdout")["parameters"] == 50332176
 
 
@@ -36,7 +36,7 @@ def test_describe_prints_one_json_object(capsys):
     lambda p: p["model"].update(heads=0), lambda p: p.update(tokenizer=None),
 ])
 def test_a_broken_protocol_is_refused_by_file(tmp_path, change):
-    protocol = tiny_runs.protocol()
+    protocol = tiny_corpus.protocol()
     change(protocol)
     evidence.write_json(tmp_path / "broken.json", protocol)
     with pytest.raises(evidence.InputError, match="broken.json: not a whole protocol"):
@@ -44,7 +44,7 @@ def test_a_broken_protocol_is_refused_by_file(tmp_path, change):
 
 
 def test_weights_start_as_the_recipe_says():
-    model = train.build_model({**TINY["model"], "width": 64}, tiny_runs.VOCABULARY, tiny_runs.CONTEXT)
+    model = train.build_model({**TINY["model"], "width": 64}, tiny_corpus.VOCABULARY, tiny_corpus.CONTEXT)
     train.initialise(model, 43)
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     bound = math.sqrt(3 / 64)
@@ -66,7 +66,7 @@ def test_the_seed_alone_decides_the_first_weights():
 def test_an_untrained_model_is_as_unsure_as_the_vocabulary_is_large():
     forward = train.DeviceModel(tiny_model(), TINY["training"], CPU)
     inputs, targets = random_ids(4, 32), random_ids(4, 32, seed=1)
-    assert forward.loss(inputs, targets).item() / 128 == pytest.approx(math.log(tiny_runs.VOCABULARY), abs=0.01)
+    assert forward.loss(inputs, targets).item() / 128 == pytest.approx(math.log(tiny_corpus.VOCABULARY), abs=0.01)
 
 
 # ----------------------------------------------------------------------------------------- attention
@@ -96,7 +96,7 @@ def test_no_position_reads_a_later_one():
     model, ids = busy_model(), random_ids(1, 32)
     kernels = train.attention_kernels(model, CPU)
     changed = ids.clone()
-    changed[0, 20] = (ids[0, 20] + 1) % tiny_runs.VOCABULARY
+    changed[0, 20] = (ids[0, 20] + 1) % tiny_corpus.VOCABULARY
     before, after = model(ids, kernels), model(changed, kernels)
     assert torch.equal(before[:, :20], after[:, :20]) and not torch.equal(before[:, 20:], after[:, 20:])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bundles.names import LONGEST, name_findings
 from manifest import read_manifest
-from tiny.runs import ROOT
+from tiny.corpus import ROOT
 
 
 def test_every_list_in_the_repository_is_portable():

@@ -5,13 +5,13 @@ import pytest
 
 from corpora.prepared import Prepared, read_counts
 from evidence import InputError, read_json, sha256_file, write_json
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 
 
 @pytest.fixture
 def root(tmp_path):
-    write_json(tmp_path / "protocols/tiny.json", tiny_runs.protocol())
-    tiny_runs.write_corpus(tmp_path / "data", "tiny")
+    write_json(tmp_path / "protocols/tiny.json", tiny_corpus.protocol())
+    tiny_corpus.write_corpus(tmp_path / "data", "tiny")
     return tmp_path
 
 
@@ -21,7 +21,8 @@ def test_the_arrays_of_a_split_fit_each_other(root):
     assert lengths.dtype == prepared.refill("train").dtype == np.int64 and len(lengths) == 90
     assert prepared.refill("train").sum() == 90 and offsets[-1] == len(tokens)
     assert (np.diff(offsets) + 1).tolist() == lengths.tolist()
-    assert prepared.bos == 296 and [len(table) for table in prepared.byte_tables] == [300, 300]
+    assert prepared.bos == tiny_corpus.BOS
+    assert [len(table) for table in prepared.byte_tables] == [tiny_corpus.VOCABULARY] * 2
 
 
 def test_rows_are_those_of_the_protocol(root):
@@ -31,7 +32,7 @@ def test_rows_are_those_of_the_protocol(root):
 
 def test_inputs_are_named_as_in_the_repository_wherever_the_data_lie(root):
     (root / "data").rename(root / "elsewhere")
-    write_json(root / "other.json", tiny_runs.protocol())
+    write_json(root / "other.json", tiny_corpus.protocol())
     prepared = Prepared(root, root / "other.json", root / "elsewhere")
     file = root / "elsewhere/tiny/train/lengths.npy"
     assert prepared.inputs(["train/lengths.npy"], [prepared.protocol_path]) == [
@@ -75,7 +76,7 @@ def test_a_file_without_a_digest_is_named(root):
 def test_arrays_that_do_not_fit_the_lengths_are_refused(root, name, reader):
     path = root / f"data/tiny/train/{name}.npy"
     np.save(path, np.load(path)[:-1])
-    tiny_runs.list_prepared(root / "data/tiny")
+    tiny_corpus.list_prepared(root / "data/tiny")
     with pytest.raises(InputError, match=f"{name}.npy: expected .* found"):
         reader(Prepared(root, "tiny"), "train")
 

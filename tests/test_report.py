@@ -11,7 +11,7 @@ from evidence import sha256_bytes
 from research.frozen_arrays import npy_bytes
 from research.matched_training import report
 from research.matched_training.score_intervals import difference_intervals
-from tiny.runs import ROOT
+from tiny.corpus import ROOT
 
 FROZEN = evidence.read_json(ROOT / "research/matched_training/demo.json")
 PROTOCOL = ROOT / "protocols/demo.json"

@@ -8,7 +8,7 @@ import pytest
 
 from evidence import InputError, write_json
 from research.confirmation import reserved, score_confirmation
-from tiny.runs import ROOT
+from tiny.corpus import ROOT
 
 
 def small(first, last, targets=4):

@@ -10,6 +10,7 @@ import evidence
 import reservations
 from research.resources import sum_resources
 from research.resources import verify_resources as verifier
+from tiny import corpus as tiny_corpus
 from tiny import runs as tiny_runs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -282,9 +283,9 @@ def test_nothing_to_sum_and_nothing_to_check_are_named(tmp_path):
 
 
 def test_a_real_training_is_read_as_the_trainer_writes_it(tmp_path, capsys):
-    runs = tiny_runs.build(tmp_path, {"baseline": "best_fit_crop"}, updates=3)
+    runs = tiny_runs.build(tmp_path, tiny_corpus.protocol(updates=3) | {"conditions": {"baseline": "best_fit_crop"}})
     tiny_runs.train(runs / "baseline_s43")
-    arguments = ["--study", str(tmp_path / "tiny.json"), "--root", str(tmp_path)]
+    arguments = ["--study", str(tmp_path / "protocols/tiny.json"), "--root", str(tmp_path)]
     assert sum_resources.main(arguments) == 0
     printed = capsys.readouterr().out
     assert f"{3 * 2 * 2 * 32:,}" in printed and f"{24 * 32:,}" in printed and "Nothing was written" in printed

@@ -13,7 +13,7 @@ from research.source_exclusion import replay, serve_repeated, service
 from research.source_exclusion.account import Unbalanced
 from research.source_exclusion.reference_service import ReferenceReplay
 from research.source_exclusion.streams import make_packing, whole_stream
-from tiny.runs import list_prepared
+from tiny.corpus import list_prepared
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -10,7 +10,7 @@ from evidence import InputError, read_json, write_json
 from research.source_windows import analyse_windows, score_windows, select_windows
 from research.source_windows import windows as windows_module
 from tiny import windows as tiny_windows
-from tiny.runs import CONTEXT, VOCABULARY
+from tiny.corpus import CONTEXT, VOCABULARY
 
 NAMES = ["34-50", "51-80"]
 
@@ -206,7 +206,7 @@ def test_contrasts_are_ratios_of_sums_against_the_same_seed(root):
             deltas["tail_minus_beginning"] = deltas["tail"] - deltas["beginning"]
         assert {name: q["value"] for name, q in cell["quantities"].items()} == pytest.approx(deltas, abs=1e-9)
         seen += len(deltas)
-    assert seen == 4 * (3 + 2 * 3) and evidence["contrasts"] == {"number": 8, "status": "exploratory"}
+    assert seen == 4 * (3 + 3 * 3) and evidence["contrasts"] == {"number": 8, "status": "exploratory"}
 
 
 def test_the_eight_contrasts_alone_have_an_adjusted_interval_and_it_holds_the_ordinary_one(root):
@@ -223,7 +223,7 @@ def test_the_eight_contrasts_alone_have_an_adjusted_interval_and_it_holds_the_or
 
 def test_position_parts_add_up_and_one_that_misses_its_window_exits_1(root, capsys, monkeypatch):
     parts = read_json(folder(root) / "windows.json")["position_parts"]
-    assert parts["status"] == "post hoc" and parts["largest_error"] <= 1e-12 and len(parts["rows"]) == 4 * 7
+    assert parts["status"] == "post hoc" and parts["largest_error"] <= 1e-12 and len(parts["rows"]) == 4 * 9
     for row in parts["rows"]:
         assert math.fsum(row["parts"]) == pytest.approx(row["whole"], abs=1e-7)
     real = analyse_windows.read_losses

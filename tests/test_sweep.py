@@ -8,7 +8,7 @@ import pytest
 from evidence import InputError, read_json, sha256_file, write_json
 from protocols.schema import candidate_protocol, read_sweep, study_protocols
 from research.matched_training import sweep
-from tiny.runs import ROOT
+from tiny.corpus import ROOT
 
 BASE = read_json(ROOT / "protocols/wheels.json")
 SETTINGS = read_sweep(ROOT / "protocols/candidates_wheels.json")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import evidence
 from research.token_bytes import audit_token_bytes as audit
 from research.token_bytes import verify_token_bytes as verifier
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ def slow_supplied(token):
 
 def write_study(root):
     """A repository with the protocol `tiny`, and prepared data of the hand-made vocabulary, also longer than rows."""
-    protocol = tiny_runs.protocol()
+    protocol = tiny_corpus.protocol()
     protocol["tokenizer"]["vocabulary"] = BOS + 4
     protocol["packing"]["buffer_size"] = 6
     evidence.write_json(root / "protocols/tiny.json", protocol)
@@ -58,7 +58,7 @@ def write_study(root):
     evidence.write_json(data / "tokenizer/tokenizer.json", {
         "vocabulary": BOS + 4, "pattern": ".", "specials": specials, "bos": BOS})
     text = int(np.array(raw)[arrays["train/tokens"]].sum())
-    tiny_runs.list_prepared(data, splits={"train": {"bytes": text}})
+    tiny_corpus.list_prepared(data, splits={"train": {"bytes": text}})
     return root
 
 
@@ -223,7 +223,7 @@ def test_the_audit_names_a_table_that_is_not_what_the_bytes_give(study, tmp_path
     np.save(path, values)
     with pytest.raises(evidence.InputError, match=f"bytes_{table}.npy: SHA-256 differs"):
         audit.main(arguments(tmp_path))
-    tiny_runs.list_prepared(path.parents[1])
+    tiny_corpus.list_prepared(path.parents[1])
     assert audit.main(arguments(tmp_path)) == 1
     assert f"bytes_{table}.npy: token 260: expected" in capsys.readouterr().out
 

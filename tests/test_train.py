@@ -14,6 +14,7 @@ import evidence
 import scoring
 from loaders import rows
 from loaders.accounting import plan_sha256
+from tiny import corpus as tiny_corpus
 from tiny import runs as tiny_runs
 
 pytestmark = pytest.mark.slow
@@ -149,7 +150,7 @@ os.write(1, b"threads %d %d %d\\n" % (threads, during, tasks()))  # in one piece
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in /proc")
 def test_no_thread_of_the_group_outlives_a_rank(tmp_path):
     """Python would end under it: rarely, a rank that had finished was aborted."""
-    (tmp_path / "ends.py").write_text(ENDING.format(root=str(tiny_runs.ROOT)))
+    (tmp_path / "ends.py").write_text(ENDING.format(root=str(tiny_corpus.ROOT)))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*launcher, str(tmp_path / "ends.py")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -160,8 +161,8 @@ def test_no_thread_of_the_group_outlives_a_rank(tmp_path):
 def test_an_edited_run_consumes_the_reordered_rows_and_captures_its_first_updates(tmp_path):
     """Both runs have the loader's own plan; the reordered one has every row once, in the order that the edit says."""
     edit = {"kind": "order", "unit": "row", "block_updates": 4, "generator": "PCG64", "seed": 5}
-    study = tiny_runs.build(tmp_path, {"identity": "best_fit_crop", "shuffled": "best_fit_crop"}, sections={
-        "edits": {"shuffled": [edit]}, "captures": 3, "runs": [["identity", 43], ["shuffled", 43]], "seeds": [43]})
+    study = tiny_runs.build(tmp_path, tiny_corpus.protocol() | {
+        "conditions": {"identity": "best_fit_crop", "shuffled": "best_fit_crop"}, "edits": {"shuffled": [edit]}, "captures": 3, "runs": [["identity", 43], ["shuffled", 43]], "seeds": [43]})
     assert sorted(path.name for path in study.iterdir() if path.is_dir()) == ["identity_s43", "shuffled_s43"]
     shutil.copytree(study / "shuffled_s43", study / "again")
     for run in ("identity_s43", "shuffled_s43"):
@@ -234,14 +235,14 @@ def test_the_result_names_the_rows_that_the_plan_stands_for(runs, finished):
     """Plan, tokens and row digest computed again outside the trainer."""
     from loaders import best_fit_crop
 
-    data, tiny = runs.parents[1] / "data/tiny", tiny_runs.protocol()
+    data, tiny = runs.parents[1] / "data/tiny", tiny_corpus.protocol()
     load = {name: np.load(data / f"train/{name}.npy") for name in ("tokens", "lengths", "refill")}
-    microbatches = tiny_runs.UPDATES * 2
-    plan = best_fit_crop.plan(load["lengths"], capacity=tiny_runs.CONTEXT + 1, rows=2 * microbatches, buffer_size=20,
+    microbatches = tiny_corpus.UPDATES * 2
+    plan = best_fit_crop.plan(load["lengths"], capacity=tiny_corpus.CONTEXT + 1, rows=2 * microbatches, buffer_size=20,
                               refill=load["refill"])
-    reader = rows.RowReader(plan, load["tokens"], load["lengths"], tiny_runs.VOCABULARY - 4, tiny_runs.CONTEXT + 1)
+    reader = rows.RowReader(plan, load["tokens"], load["lengths"], tiny_corpus.VOCABULARY - 4, tiny_corpus.CONTEXT + 1)
     digests, chained = [rows.digest(reader.rows(2 * i, 2 * i + 2)) for i in range(microbatches)], ""
-    for update in range(tiny_runs.UPDATES):
+    for update in range(tiny_corpus.UPDATES):
         chained = rows.chain(chained, digests[2 * update : 2 * update + 2])
     found = tiny_runs.result(finished)
     assert found["digests"]["plan"] == plan_sha256(plan) and found["digests"]["rows"] == chained

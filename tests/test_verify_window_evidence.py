@@ -46,7 +46,7 @@ def verify(path, capsys):
 def test_sound_evidence_holds_and_every_part_is_looked_at(frozen, capsys):
     assert verify(frozen, capsys) == (0, [])
     found = read_json(frozen)
-    assert len(found["cells"]) == 28 and len(found["position_parts"]["rows"]) == 28
+    assert len(found["cells"]) == 28 and len(found["position_parts"]["rows"]) == 36
 
 
 def test_it_runs_alone_beside_a_copy_of_evidence_py_and_without_torch(frozen, copy):

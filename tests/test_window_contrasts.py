@@ -10,7 +10,7 @@ import pytest
 from evidence import InputError, write_json
 from research.resampling import units
 from research.source_windows import contrasts, select_windows, windows
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 from tiny import windows as tiny_windows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,7 +101,7 @@ def test_a_quantity_whose_replicates_all_agree_has_no_interval_and_says_why(chan
 def test_a_wrong_window_protocol_is_refused_by_key(tmp_path, change, named):
     evaluation = copy.deepcopy(tiny_windows.EVALUATION)
     change(evaluation["source_windows"])
-    write_json(tmp_path / "protocols/tiny.json", tiny_runs.protocol())
+    write_json(tmp_path / "protocols/tiny.json", tiny_corpus.protocol())
     write_json(tmp_path / "protocols/evaluation_tiny.json", evaluation)
     with pytest.raises(InputError, match=named):
         windows.Windows("tiny", "development", tmp_path)

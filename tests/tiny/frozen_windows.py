@@ -9,7 +9,7 @@ from research.frozen_arrays import npy_bytes
 from research.prefix_ranking import rank_prefixes
 from research.source_windows import analyse_windows, select_windows
 from research.source_windows.windows import Windows
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 from tiny import windows as tiny_windows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,9 +19,9 @@ NAMES = [f"{condition}_s{seed}" for seed in (43, 44) for condition in ("baseline
 
 def protocols(root):
     """A root with the tiny protocols and data."""
-    write_json(root / "protocols/tiny.json", tiny_runs.protocol())
+    write_json(root / "protocols/tiny.json", tiny_corpus.protocol())
     write_json(root / "protocols/evaluation_tiny.json", tiny_windows.EVALUATION)
-    tiny_runs.write_corpus(root / "data", "tiny")
+    tiny_corpus.write_corpus(root / "data", "tiny")
     return root
 
 

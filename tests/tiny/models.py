@@ -3,14 +3,14 @@
 import torch
 
 import train
-from tiny import runs as tiny_runs
+from tiny import corpus as tiny_corpus
 
 CPU = torch.device("cpu")
-TINY = tiny_runs.protocol()
+TINY = tiny_corpus.protocol()
 
 
 def tiny_model(seed=43):
-    model = train.build_model(TINY["model"], tiny_runs.VOCABULARY, tiny_runs.CONTEXT)
+    model = train.build_model(TINY["model"], tiny_corpus.VOCABULARY, tiny_corpus.CONTEXT)
     train.initialise(model, seed)
     return model
 
@@ -24,4 +24,4 @@ def busy_model(seed=1):
 
 
 def random_ids(*shape, seed=0):
-    return torch.randint(0, tiny_runs.VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(0, tiny_corpus.VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))

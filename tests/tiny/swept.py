@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from evidence import read_json, sha256_bytes, sha256_file, write_json
-from tiny.runs import ROOT, list_prepared
+from tiny.corpus import ROOT, list_prepared
 
 PLAN = [[0, 3, 1, 0, 2], [0, 4, 1, 0, 1], [1, 5, 1, 0, 2], [1, 6, 1, 0, 1], [2, 7, 1, 0, 2], [2, 8, 1, 0, 1]]
 SEEN = {"documents": [3], "rows": [0], "tokens": 3}
