@@ -12,7 +12,7 @@ from loaders.accounting import ARRIVAL, START
 from research.source_exclusion import match_stream, permute_order
 from research.source_exclusion.streams import whole_stream
 from tiny import audited as audited_study
-from tiny.runs import list_prepared
+from tiny.corpus import list_prepared
 
 
 @pytest.fixture

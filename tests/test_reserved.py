@@ -38,7 +38,8 @@ def test_a_range_that_was_scored_or_does_not_suffice_is_named(first, last, targe
 
 @pytest.mark.parametrize("section, reason", [
     (None, "reserves no documents"), ({"documents": [0, 1]}, "missing key targets"),
-    ({"documents": [2, 1], "targets": 4}, "first < last"), ({"documents": [0, 1], "targets": 0}, "positive integer"),
+    ({"documents": [2, 1], "targets": 4}, "first < last"),
+    ({"documents": [0, 1], "targets": 0}, "targets: expected an integer from 1"),
     ({"documents": [0, 1], "targets": 4, "more": 1}, "unknown key more"),
 ])
 def test_evaluation_protocols_are_complete_and_exact(tmp_path, section, reason):

@@ -162,7 +162,8 @@ def test_an_edited_run_consumes_the_reordered_rows_and_captures_its_first_update
     """Both runs have the loader's own plan; the reordered one has every row once, in the order that the edit says."""
     edit = {"kind": "order", "unit": "row", "block_updates": 4, "generator": "PCG64", "seed": 5}
     study = tiny_runs.build(tmp_path, tiny_corpus.protocol() | {
-        "conditions": {"identity": "best_fit_crop", "shuffled": "best_fit_crop"}, "edits": {"shuffled": [edit]}, "captures": 3, "runs": [["identity", 43], ["shuffled", 43]], "seeds": [43]})
+        "conditions": {"identity": "best_fit_crop", "shuffled": "best_fit_crop"}, "edits": {"shuffled": [edit]},
+        "captures": 3, "runs": [["identity", 43], ["shuffled", 43]], "seeds": [43]})
     assert sorted(path.name for path in study.iterdir() if path.is_dir()) == ["identity_s43", "shuffled_s43"]
     shutil.copytree(study / "shuffled_s43", study / "again")
     for run in ("identity_s43", "shuffled_s43"):
