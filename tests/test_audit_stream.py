@@ -8,6 +8,7 @@ import json
 import runpy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -412,3 +413,37 @@ def test_the_account_of_a_study_equals_the_ledger_of_its_whole_plan(tmp_path, ca
     monkeypatch.setattr(audit_parts, "ledger", wrong)
     code, printed = run(capsys, "--study", protocol, "--data", data, "--runs", runs)
     assert code == 1 and "FAIL" in printed and "tokens.emitted" in printed
+
+
+def test_a_rank_that_fills_no_row_is_named_with_its_documents_and_tokens(tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "lengths.npy", np.concatenate([np.full(300, 40), np.full(60, 2)]))
+    np.save(tmp_path / "groups.npy", np.array([300, 60]))
+    arguments = user(tmp_path / "lengths.npy", tmp_path / "out", "--ranks", 2, "--row-groups", tmp_path / "groups.npy")
+    code, said = ended(monkeypatch, capsys, *arguments)
+    assert code == 2 and "rank 1 of 2 has 60 documents with 120 tokens" in said and "--passes" in said
+
+
+def test_streams_of_ranks_are_made_in_time_that_grows_with_their_documents_alone():
+    """Half a million units of one batch each; a pass over all batches for each unit would take hours."""
+    units = np.full(500_000, 2)
+    stream = whole_stream(np.arange(1, 1_000_001), units)
+    first, second = rank_streams(stream, units, deal([len(units)], 2))
+    assert first.documents[:4].tolist() == [0, 1, 4, 5] and second.documents[-2:].tolist() == [999_998, 999_999]
+    assert np.array_equal(second.lengths, second.documents + 1) and second.refill.sum() == 500_000
+
+
+def test_workers_are_as_many_as_the_process_may_use(monkeypatch, tmp_path, capsys):
+    data = audited_study.build(tmp_path)[1]
+    asked = []
+    monkeypatch.setattr(surroundings, "cores", lambda: surroundings.Limit(1, "the test"))
+
+    def pool(count):
+        asked.append(count)
+        return ThreadPoolExecutor(count)
+
+    monkeypatch.setattr(audit_inputs, "ThreadPoolExecutor", pool)
+    (tmp_path / "texts.jsonl").write_text('{"text": "some words here"}\n' * 200)
+    more = ["--tokenizer", data / "tiny/tokenizer", "--capacity", 33, "--buffer-size", 9, "--out", tmp_path / "out"]
+    assert run(capsys, "--jsonl", tmp_path / "texts.jsonl", *more)[0] == 0
+    assert run(capsys, "--jsonl", tmp_path / "texts.jsonl", *more, "--workers", 3)[0] == 0
+    assert asked == [1, 3]

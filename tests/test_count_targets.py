@@ -126,6 +126,14 @@ def test_an_empty_shape_and_missing_data_are_refused(tmp_path):
         count_targets.main(["--study", "demo", "--data", str(tmp_path)])
 
 
+@pytest.mark.parametrize("loaders", [["padded"], ["concatenated"], ["padded", "concatenated"]])
+def test_a_buffer_size_is_refused_where_no_loader_has_a_buffer(loaders):
+    chosen = [word for loader in loaders for word in ("--loader", loader)]
+    with pytest.raises(InputError, match="--buffer-size"):
+        count_targets.main([*chosen, "--buffer-size", "5"])
+    assert count_targets.main([*chosen, "--loader", "best_fit_crop", "--buffer-size", "5"]) == 0
+
+
 def test_measured_layouts_have_the_same_targets_and_loss_and_grouping_saves_positions(tmp_path, capsys, monkeypatch):
     """On a tiny corpus; a layout that loses a document differs in its targets."""
     tiny_corpus.write_corpus(tmp_path / "data", "tiny")

@@ -37,6 +37,7 @@ from loaders.ledger import arrived_documents
 ROOT = Path(__file__).resolve().parents[2]
 
 LOADERS = ("best_fit_crop", "concatenated", "document_masked", "padded")
+WITHOUT_BUFFER = {"concatenated", "padded"}
 SHARE = Fraction(3, 4)
 COUNTS, HEADERS = ("positions", "non_padding", "targets"), ("positions", "non-padding", "targets")
 
@@ -186,6 +187,8 @@ def read_source(options):
         lengths = read_counts(options.lengths)
         refill = np.array([len(lengths)])
     context = context if options.context is None else options.context
+    require(options.buffer_size is None or not set(options.loader or LOADERS) <= WITHOUT_BUFFER, "--buffer-size",
+            "the chosen loaders use no buffer; leave it out, or choose a loader that packs")
     buffer_size = buffer_size if options.buffer_size is None else options.buffer_size
     shape = Shape(options.ranks, options.microbatch, context, options.accumulation)
     for name, size in {**asdict(shape), "buffer-size": buffer_size}.items():

@@ -84,7 +84,7 @@ def _one_ahead(items):
 
 
 def make_packing(loader, capacity, buffer_size, seed):
-    """The Packing of a file in loaders/, by its name."""
+    """Return the Packing of a file in loaders/, by its name; InputError when this audit does not know its rows."""
     try:
         found = importlib.import_module(f"loaders.{loader}").LOADER
     except ModuleNotFoundError:
@@ -96,7 +96,7 @@ def make_packing(loader, capacity, buffer_size, seed):
 
 
 def whole_stream(lengths, refill):
-    """The Stream of a corpus read by one loader; InputError unless the batches hold exactly its documents."""
+    """Return the AuditedStream of a corpus that one loader reads; InputError unless batches hold just its documents."""
     if refill.sum() != len(lengths):
         raise InputError(f"refill: batches hold {refill.sum()} documents, but there are {len(lengths)} lengths")
     return AuditedStream(lengths, refill, None)
@@ -105,8 +105,8 @@ def whole_stream(lengths, refill):
 def rows_of_passes(stream, packing, passes):
     """Return the whole rows that `passes` passes of the corpus fill, none of a later pass having arrived.
 
-    Before every selection whole refill batches arrive until buffer_size entries are held, so the next pass is needed
-    once more than all entries less buffer_size have been removed. InputError when no row is filled before.
+    Before every selection whole refill batches arrive until buffer_size entries are buffered. So the next pass is
+    needed as soon as more than all entries less buffer_size have been removed. 0 when no row is full before that.
     """
     removable = passes * int(packing.entries(stream.lengths).sum()) - packing.buffer_size
     removed, rows = 0, 0
@@ -128,7 +128,7 @@ def rows_of_passes(stream, packing, passes):
 
 
 def deal(files, ranks):
-    """[unit numbers of each rank]: every file's units (row groups) in turn, starting anew with rank 0 at each file."""
+    """Return [unit numbers of each rank]: the units (row groups) of each file in turn, from rank 0 on at each file."""
     shares = [[] for _ in range(ranks)]
     first = 0
     for units in files:
@@ -139,7 +139,7 @@ def deal(files, ranks):
 
 
 def read_deal(path, units):
-    """A user's own dealing: a JSON list with each rank's list of unit numbers, 0-based."""
+    """Return a user's own dealing: a JSON list with a list of unit numbers, from 0 on, for each rank."""
     shares = read_json(path)
     if not isinstance(shares, list) or not shares or not all(isinstance(share, list) for share in shares):
         raise InputError(f"{path}: expected a list of lists of unit numbers, one list a rank")
@@ -151,29 +151,34 @@ def read_deal(path, units):
 
 
 def rank_streams(stream, units, shares):
-    """One Stream a rank: the documents of its units, in the order of its share.
+    """Return one AuditedStream a rank: the documents of its units, in the order of its share.
 
-    units: int64 (units,), documents in each, refill batches lying inside them. InputError when a rank gets nothing.
+    units: int64 (units,), documents in each; no refill batch may cross their ends. InputError when a rank gets nothing.
     """
     if units.sum() != len(stream.lengths):
         raise InputError(f"row groups hold {units.sum()} documents, but there are {len(stream.lengths)} lengths")
     ends, batch_ends = np.cumsum(units), np.cumsum(stream.refill)
     if not np.isin(ends, batch_ends).all():
         raise InputError("refill: a batch crosses the end of a row group; give the batches cut inside each of them")
-    unit_of_batch = np.searchsorted(ends, batch_ends)
-    streams = []
+    last_batch = np.searchsorted(batch_ends, ends) + 1
+    batches, streams = np.diff(last_batch, prepend=0), []
     for rank, share in enumerate(shares):
         if not share:
             raise InputError(f"rank {rank} of {len(shares)} is dealt none of the {len(units)} row groups or batches")
-        chosen = np.concatenate([np.arange(ends[unit] - units[unit], ends[unit]) for unit in share])
-        refill = np.concatenate([stream.refill[unit_of_batch == unit] for unit in share])
+        chosen = _ranges((ends - units)[share], units[share])
+        refill = stream.refill[_ranges((last_batch - batches)[share], batches[share])]
         streams.append(AuditedStream(stream.lengths[chosen], refill, chosen))
     return streams
 
 
+def _ranges(starts, sizes):
+    """Return int64 (sum of sizes,): the ranges from each start on, one after the other."""
+    return np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+
+
 def counted_by_ranks(numbers, total):
-    """(held by no rank, held by several): sorted lists of 0..total-1, from one list of numbers a rank."""
-    held = np.zeros(total, np.int64)
+    """Return ([numbers of no rank], [numbers of several]) of 0..total-1, sorted, from one list of numbers a rank."""
+    ranks = np.zeros(total, np.int32)
     for of_rank in numbers:
-        held[np.unique(np.asarray(of_rank, np.int64))] += 1
-    return np.flatnonzero(held == 0).tolist(), np.flatnonzero(held > 1).tolist()
+        ranks[np.unique(np.asarray(of_rank, np.int64))] += 1
+    return np.flatnonzero(ranks == 0).tolist(), np.flatnonzero(ranks > 1).tolist()
