@@ -73,7 +73,11 @@ def in_order(function, tasks, workers):
 
     `workers` processes are started, or one a core when it is None, and never more than there are tasks.
     """
-    count = surroundings.workers(len(tasks), workers)
+    yield from shared_out(function, tasks, surroundings.workers(len(tasks), workers))
+
+
+def shared_out(function, tasks, count):
+    """Yield function(task) in the order of the tasks, which may be an iterator, from `count` worker processes."""
     if count < 2:
         yield from map(function, tasks)
         return

@@ -8,15 +8,15 @@ import json
 import runpy
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import surroundings
+from corpora import tokens
 from evidence import InputError, read_json, write_json
 from loaders.ledger import ledger
-from research.source_exclusion import audit_inputs, audit_parts, audit_stream, streams
+from research.source_exclusion import audit_inputs, audit_parts, audit_stream, audit_texts, streams
 from research.source_exclusion.streams import counted_by_ranks, deal, rank_streams, whole_stream
 from tiny import audited as audited_study
 from tiny.corpus import list_prepared, texts_of
@@ -432,18 +432,22 @@ def test_streams_of_ranks_are_made_in_time_that_grows_with_their_documents_alone
     assert np.array_equal(second.lengths, second.documents + 1) and second.refill.sum() == 500_000
 
 
-def test_workers_are_as_many_as_the_process_may_use(monkeypatch, tmp_path, capsys):
-    data = audited_study.build(tmp_path)[1]
-    asked = []
-    monkeypatch.setattr(surroundings, "cores", lambda: surroundings.Limit(1, "the test"))
+def test_workers_are_as_many_as_the_process_may_use_and_change_no_number(monkeypatch, tmp_path, capsys):
+    data, asked, honest = audited_study.build(tmp_path)[1], [], tokens.shared_out
 
-    def pool(count):
+    def shared_out(function, tasks, count):
         asked.append(count)
-        return ThreadPoolExecutor(count)
+        return honest(function, tasks, count)
 
-    monkeypatch.setattr(audit_inputs, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(tokens, "shared_out", shared_out)
+    monkeypatch.setattr(audit_texts, "TEXT_AT_ONCE", 1000)
+    monkeypatch.setattr(surroundings, "cores", lambda: surroundings.Limit(1, "the test"))
     (tmp_path / "texts.jsonl").write_text('{"text": "some words here"}\n' * 200)
-    more = ["--tokenizer", data / "tiny/tokenizer", "--capacity", 33, "--buffer-size", 9, "--out", tmp_path / "out"]
-    assert run(capsys, "--jsonl", tmp_path / "texts.jsonl", *more)[0] == 0
-    assert run(capsys, "--jsonl", tmp_path / "texts.jsonl", *more, "--workers", 3)[0] == 0
-    assert asked == [1, 3]
+    more = ["--tokenizer", data / "tiny/tokenizer", "--capacity", 33, "--buffer-size", 9]
+    for number, chosen in enumerate(([], ["--workers", 2])):
+        out = tmp_path / f"out{number}"
+        assert run(capsys, "--jsonl", tmp_path / "texts.jsonl", *more, *chosen, "--out", out)[0] == 0
+    assert asked == [1, 2]
+    assert read_json(tmp_path / "out0/audit.json") == read_json(tmp_path / "out1/audit.json")
+    for row in listed(tmp_path / "out1/not_started_baseline.csv"):
+        assert row["name"].endswith(f"texts.jsonl:{int(row['document']) + 1}")

@@ -1,11 +1,8 @@
 """Where an audited stream comes from: a prepared study, or a user's own lengths, parquet files, JSON lines or texts."""
 
 import argparse
-import contextlib
-import itertools
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +10,12 @@ import numpy as np
 
 import surroundings
 from corpora.prepared import read_counts
-from evidence import InputError, require, sha256_bytes, sha256_file
+from evidence import InputError, require, sha256_file
 from loaders.accounting import positive_integers
+from research.source_exclusion.audit_texts import parquet_names, parquet_source, text_source, tokenizer_folder
 from research.source_exclusion.streams import AuditedStream, make_packing, whole_stream
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXTS_AT_ONCE = 1000
 
 
 class Source(NamedTuple):
@@ -84,31 +81,6 @@ def study_names(prepared, split):
                           for path in prepared.shards(split)])
 
 
-def parquet_names(shards):
-    """Return the function document -> "file: row N", with the file's own column `name` where it has one.
-
-    shards: [(path, rows)] in stream order.
-    """
-    ends, columns = np.cumsum([rows for _, rows in shards]), {}
-
-    def name_of(document):
-        number = int(np.searchsorted(ends, document, side="right"))
-        path, rows = shards[number]
-        row = document - int(ends[number]) + rows
-        if path not in columns:
-            columns[path] = _name_column(path)
-        return f"{path.name}: row {row}" + (f": {columns[path][row]}" if columns[path] else "")
-
-    return name_of
-
-
-def _name_column(path):
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(path)
-    return file.read(columns=["name"])["name"].to_pylist() if "name" in file.schema_arrow.names else None
-
-
 # ------------------------------------------------------------------------------------ a user's own data
 
 
@@ -128,59 +100,6 @@ def read_lengths(path):
         return positive_integers("lengths", np.array(words, dtype=np.uint64))
     except (ValueError, OverflowError) as error:
         raise InputError(f"{path}: {error}") from None
-
-
-def tokenizer_folder(path):
-    """Return the folder of a tokenizer that prepare.py wrote, given itself or its tokenizer.json."""
-    folder = path.parent if path.name == "tokenizer.json" else path
-    missing = [name for name in ("ranks.txt", "tokenizer.json") if not (folder / name).is_file()]
-    require(not missing, f"--tokenizer {path}", f"expected a tokenizer folder as prepare.py writes it, for example "
-            f"data/demo/tokenizer, but {' and '.join(missing)} cannot be found. Lengths counted by another tokenizer "
-            "are audited by --lengths")
-    return folder
-
-
-def parquet_source(names, column, tokenizer, workers):
-    """Return (int64 (documents,) lengths, [documents of each row group of each file], files, name_of)."""
-    from corpora.files import expand
-    from corpora.shards import open_parquet
-    from corpora.tokens import encode_group, in_order, progress
-
-    paths = [path for path in expand(names) if path.suffix == ".parquet"]
-    require(paths, "--parquet", f"found no .parquet file in {' '.join(map(str, names))}")
-    key = sha256_bytes(b"".join((tokenizer / name).read_bytes() for name in ("ranks.txt", "tokenizer.json")))
-    files = [open_parquet(path, column).metadata for path in paths]
-    groups = [[file.row_group(group).num_rows for group in range(file.num_row_groups)] for file in files]
-    tasks = [(path, group, column, tokenizer, key)
-             for path, sizes in zip(paths, groups, strict=True) for group in range(len(sizes))]
-    encoded = in_order(encode_group, tasks, surroundings.workers(max(len(tasks), 1), workers))
-    with contextlib.redirect_stdout(sys.stderr):  # the first line on stdout is the finding
-        lengths = [lengths for _, lengths, _ in progress(encoded, len(tasks), "row groups tokenized")]
-    require(sum(map(len, lengths)), "--parquet", f"no documents in {len(paths)} files")
-    names = parquet_names([(path, file.num_rows) for path, file in zip(paths, files, strict=True)])
-    return positive_integers("lengths", np.concatenate(lengths)), groups, paths, names
-
-
-def text_source(names, column, tokenizer, workers):
-    """Return (int64 (documents,) lengths with BOS, files, name_of) of JSON-lines or plain text files.
-
-    The tokenizer bounds the speed, so threads share it: it works outside the interpreter's lock.
-    """
-    from corpora.files import expand, located_documents
-    from corpora.tokenizer import make_encoding, read_tokenizer
-    from corpora.tokens import encode_text
-
-    encoding, paths = make_encoding(*read_tokenizer(tokenizer)), expand(names)
-    documents, places, lengths = located_documents(paths, column), [], []
-    count = surroundings.workers(TEXTS_AT_ONCE, workers)
-    with ThreadPoolExecutor(count) as pool:
-        while texts := list(itertools.islice(documents, TEXTS_AT_ONCE)):
-            places += [place for place, _ in texts]
-            lengths += pool.map(lambda text: len(encode_text(encoding, text[1], text[0])) + 1, texts)
-            if len(lengths) % (100 * TEXTS_AT_ONCE) == 0:
-                print(f"{len(lengths):,} documents tokenized", file=sys.stderr, flush=True)
-    require(lengths, paths[0], "no documents")
-    return positive_integers("lengths", lengths), paths, places.__getitem__
 
 
 def read_batches(groups, refill):
