@@ -3,12 +3,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tiny.repository", "tiny.server", "tiny.supplement"]  # fixtures that several test files use
+# Fixtures that several test files use.
+pytest_plugins = ["tiny.repository", "tiny.runs", "tiny.server", "tiny.supplement"]
 
 # A busy machine is no failure: benchmarks measure time, tests do not.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
-
 
 TRAINER = ("train", "run_directory", "checkpoint", "captures", "scoring", "loaders")
 

@@ -15,7 +15,6 @@ from evidence import read_json, write_json
 from research import evaluate
 from research.saved_runs import run_names
 from tiny import repository as tiny_study
-from tiny import windows as tiny_windows
 from tiny.repository import ROOT, wait_for
 
 SCORING = ("audit_checkpoints", "score_confirmation", "score_windows")
@@ -232,8 +231,9 @@ def test_under_nohup_it_outlives_its_terminal(repository):
 
 
 @pytest.mark.slow
-def test_the_real_scripts_score_a_study_without_confirmation_and_a_second_time_say_the_same(tmp_path):
-    path = tiny_windows.build(tmp_path) / "protocols/evaluation_tiny.json"
+def test_the_real_scripts_score_a_study_without_confirmation_and_a_second_time_say_the_same(trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "protocols/evaluation_tiny.json"
     protocol = read_json(path) | {"confirmation": None}
     protocol["source_windows"]["populations"]["confirmation"] = None
     write_json(path, protocol)

@@ -1,6 +1,7 @@
 """Windows are drawn, cut, scored and compared as stated, and a confirmation is not scored through a closed gate."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ NAMES = ["34-50", "51-80"]
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(trained, tmp_path_factory):
     """Six trained tiny runs whose development windows are selected, scored and analysed."""
-    built = tiny_windows.build(tmp_path_factory.mktemp("windows"))
+    built = shutil.copytree(trained, tmp_path_factory.mktemp("windows"), dirs_exist_ok=True)
     assert [run(script, built) for script in (select_windows, score_windows, analyse_windows)] == [0, 0, 0]
     return built
 

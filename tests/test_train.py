@@ -29,11 +29,9 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(runs, tmp_path_factory):
-    """baseline_s43 trained without interruption."""
-    run = copy(runs, "baseline_s43", "finished")
-    tiny_runs.train(run)
-    return run
+def finished(runs, trained):
+    """baseline_s43 trained without interruption, in a process that trained other runs too."""
+    return shutil.copytree(trained / "runs/tiny/baseline_s43", runs / "finished")
 
 
 def copy(runs, name, new):
@@ -220,12 +218,9 @@ def test_more_ranks_than_microbatches_are_refused(runs):
     assert done.returncode != 0 and "cannot be dealt to 3 ranks" in done.stderr
 
 
-def test_conditions_of_one_seed_start_from_the_same_weights_and_differ_in_rows(runs, finished):
-    others = [copy(runs, name, f"start_{name}") for name in ("random_crop_s43", "segmented_s43", "baseline_s44")]
-    for run in others:
-        tiny_runs.train(run)
-    first = tiny_runs.result(finished)["digests"]
-    crop, segmented, seed = (tiny_runs.result(run)["digests"] for run in others)
+def test_conditions_of_one_seed_start_from_the_same_weights_and_differ_in_rows(trained):
+    first, crop, segmented, seed = (tiny_runs.result(trained / "runs/tiny" / name)["digests"] for name in (
+        "baseline_s43", "random_crop_s43", "segmented_s43", "baseline_s44"))
     assert first["initial_weights"] == crop["initial_weights"] == segmented["initial_weights"]
     assert first["initial_weights"] != seed["initial_weights"]
     assert len({first["rows"], crop["rows"], segmented["rows"]}) == 3 and first["rows"] == seed["rows"]

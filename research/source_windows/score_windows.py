@@ -30,6 +30,8 @@ import numpy as np
 
 from devices import add_device_arguments, reserve_device
 from evidence import Checks, parser, read_json, run_script, sha256_bytes, sha256_file, write_atomic, write_json
+from research.confirmation import gate
+from research.confirmation.reserved import Reserved
 from research.frozen_arrays import npy_bytes
 from research.source_windows.windows import COUNT, STRATUM, add_arguments, window_tokens, windows_of
 
@@ -132,9 +134,6 @@ def require_gate(windows):
 
     From here on it is on record that the reserved documents are being scored.
     """
-    from research.confirmation import gate
-    from research.confirmation.reserved import Reserved
-
     reserved = Reserved(windows.name, windows.root)
     protocol, checkpoints = gate.require_open(reserved)
     gate.begin(reserved, protocol)

@@ -1,5 +1,6 @@
 """The small study's run directories: the real generator, loaders and trainer, and a model that trains in seconds."""
 
+import fcntl
 import json
 import os
 import signal
@@ -7,9 +8,12 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 import evidence
 import generate_runs
-from tiny.corpus import protocol, write_corpus
+from tiny.corpus import ROOT, protocol, write_corpus
+from tiny.windows import EVALUATION
 
 
 def build(root, settings=None):
@@ -32,6 +36,46 @@ def train(run, *launcher, check=True):
     done = subprocess.run(command(run, *launcher), capture_output=True, text=True, timeout=900, env=environment)
     assert not check or done.returncode == 0, done.stderr
     return done
+
+
+# Imports torch once for all runs, each of which brings the trainer's code of its own.
+TRAIN_ALL = """
+import sys
+from pathlib import Path
+import torch
+from research.saved_runs import own_trainer
+
+for run in map(Path, sys.argv[1:]):
+    trainer = own_trainer(run)
+    sys.path.insert(0, str(run))
+    sys.modules.pop("loader", None)
+    trainer.run(run / "config.json", torch.device("cpu"))
+    sys.path.remove(str(run))
+"""
+
+
+def build_trained(root):
+    """Lay out the small study below `root` with all six runs trained; return `root`."""
+    runs = sorted(path.parent for path in build(root).glob("*/config.json"))
+    evidence.write_json(root / "protocols/evaluation_tiny.json", EVALUATION)
+    done = subprocess.run([sys.executable, "-c", TRAIN_ALL, *map(str, runs)], cwd=ROOT, capture_output=True, text=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, request):
+    """The small study with its six runs trained once for all tests and processes; tests change only copies of it."""
+    shared = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        shared = shared.parent
+    with open(shared / "trained.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "trained/done").exists():
+            build_trained(shared / "trained")
+            (shared / "trained/done").touch()
+    return shared / "trained"
 
 
 def result(run):
