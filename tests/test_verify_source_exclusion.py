@@ -217,7 +217,7 @@ def test_the_reference_stream_loses_and_makes_up_no_token_of_any_document(policy
     plan = loader.plan(lengths, capacity=20, rows=stream.rows, buffer_size=7, refill=refill, seed=1)
     assert np.array_equal(stream.plan, plan)
     assert (stream.length + stream.added == stream.emitted + stream.discarded + stream.buffered).all()
-    assert stream.emitted.sum() == 20 * stream.rows and len(stream.length) == 4 * len(lengths)
+    assert stream.emitted.sum() == 20 * stream.rows and 3 * len(lengths) < len(stream.length) <= 4 * len(lengths)
 
 
 def imported_modules(path):

@@ -90,21 +90,22 @@ def study_audit(study):
     tokens, tokenizer = study.data("train/tokens.npy"), study.data("tokenizer/tokenizer.json")
     for condition, loader in study.protocol["conditions"].items():
         stream = study.stream(POLICIES[loader], rows=math.prod(batch))
-        records[condition] = {**record(stream, study.edges), "rows_sha256": NotDerived}
+        records[condition] = {**record(stream, study.edges, study.schema), "rows_sha256": NotDerived}
         if tokens and tokenizer:
             bos = read_json(tokenizer)["bos"]
             records[condition]["rows_sha256"] = rows_sha256(stream, np.load(tokens), bos, *batch[:2])
     rows = study.protocol["evaluation"]["targets"] // study.packing["context"]
     held_out = study.stream("baseline", "validation", rows=rows)
     return {**study.about([*ARRAYS, "train/tokens.npy", "tokenizer/tokenizer.json"]), "training": records,
-            "evaluation": record(held_out, study.edges)}
+            "evaluation": record(held_out, study.edges, study.schema)}
 
 
 def repeated_audit(study):
     """Derive audit_stream.py --repeated: whole passes under every policy."""
     repeated = study.protocol["audit"]["repeated"]
     horizon = {"capacity": repeated["context"] + 1, "passes": repeated["passes"]}
-    records = {policy: record(study.stream(policy, **horizon), study.edges) for policy in repeated["policies"]}
+    records = {policy: record(study.stream(policy, **horizon), study.edges, study.schema)
+               for policy in repeated["policies"]}
     return {**study.about(), **horizon, "training": records}
 
 
@@ -190,8 +191,13 @@ def kind_of(path):
 
 def expected_of(path, root):
     """Return what the frozen file `path` below `root` must hold, by its name."""
-    derive, study = kind_of(path)
-    return derive(ReferenceStudy(root, study)) if derive else paper_thresholds(root)
+    derive, name = kind_of(path)
+    if not derive:
+        return paper_thresholds(root)
+    study = ReferenceStudy(root, name)
+    records = read_json(path).get("training", {})
+    study.schema = 2 if any("schema" in record for record in records.values()) else 1
+    return derive(study)
 
 
 # --------------------------------------------------------------------------------------- comparison

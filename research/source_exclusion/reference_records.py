@@ -20,27 +20,33 @@ def ratio(part, whole):
     return int(part) / int(whole) if whole else None
 
 
-def tokens_and_documents(stream, chosen, corpus):
-    """Return (tokens, documents) of the chosen arrivals, bool (arrivals,); the corpus has `corpus` such documents."""
+def tokens_and_documents(stream, chosen, corpus, schema):
+    """Return (tokens, documents) of the chosen arrivals, bool (arrivals,); the corpus has `corpus` such documents.
+
+    A whole document has its BOS and all its text in one segment. Evidence of schema 1 also called a document whole
+    whose BOS stood alone in an earlier segment; schema 2 counts those as `bos_apart`.
+    """
     names = {"arrived": "length", "synthetic_bos": "added", "emitted": "emitted", "discarded": "discarded",
              "buffered": "buffered"}
     tokens = {name: int(getattr(stream, column)[chosen].sum()) for name, column in names.items()}
     started, cut = stream.segments[chosen] > 0, stream.discarded[chosen] > 0
-    whole, document = stream.whole[chosen], stream.document[chosen]
+    whole, document = (stream.text_whole if schema == 1 else stream.whole)[chosen], stream.document[chosen]
     documents = {"corpus": int(corpus), "distinct_arrived": len(set(document.tolist())),
                  "distinct_started": len(set(document[started].tolist())), "arrived": len(document),
                  "started": int(started.sum()), "unstarted": len(document) - int(started.sum()),
                  "whole": int(whole.sum()), "cropped": int(cut.sum())}
     documents["split"] = documents["started"] - int((whole | cut).sum())
+    if schema != 1:
+        documents["bos_apart"] = int((stream.text_whole[chosen] & ~whole).sum())
     return tokens, documents
 
 
-def strata(stream, edges):
+def strata(stream, edges, schema):
     """Return the same by document length (BOS included): over each edge, and up to the next."""
     records, total = [], int(stream.emitted.sum())
     for low, high in zip([0, *edges], [*edges, None], strict=True):
         inside, corpus = ((low < length) & (length <= (high or length)) for length in (stream.length, stream.corpus))
-        tokens, documents = tokens_and_documents(stream, inside, corpus.sum())
+        tokens, documents = tokens_and_documents(stream, inside, corpus.sum(), schema)
         records.append({"over": low, "up_to": high, "documents": documents,
                         "tokens": {**tokens, "share_of_emitted": ratio(tokens["emitted"], total)},
                         "started_share": ratio(documents["started"], documents["arrived"]),
@@ -123,14 +129,16 @@ def crops(stream):
     return {"events": len(kept), "bos_only": kept.count(1), "median_kept": median}
 
 
-def record(stream, edges):
-    """Return the audit's record of one stream, without the digest of its rows."""
-    tokens, documents = tokens_and_documents(stream, stream.length > 0, len(stream.corpus))
+def record(stream, edges, schema):
+    """Return the audit's record of one stream in a schema, 1 or 2, without the digest of its rows."""
+    tokens, documents = tokens_and_documents(stream, stream.length > 0, len(stream.corpus), schema)
     long, fits = stream.length > stream.capacity, stream.length <= stream.capacity
     tokens["utilisation"] = ratio(tokens["emitted"], stream.rows * stream.capacity)
     return {
+        **({} if schema == 1 else {"schema": schema}),
         "rows": stream.rows, "targets": stream.rows * (stream.capacity - 1), "selections": len(stream.plan),
-        "tokens": tokens, "documents": documents, "protected": protected(stream), "strata": strata(stream, edges),
+        "tokens": tokens, "documents": documents, "protected": protected(stream),
+        "strata": strata(stream, edges, schema),
         "over_capacity": {"arrived": int(long.sum()), "started": int((long & (stream.segments > 0)).sum()),
                           "share_of_arrived_tokens": ratio(stream.length[long].sum(), tokens["arrived"]),
                           "share_of_emitted_tokens": ratio(stream.emitted[long].sum(), tokens["emitted"])},

@@ -67,8 +67,9 @@ class ReferenceStream:
         self.dropped = np.zeros_like(rest) if self.policy.endswith("lossless") else rest
         self.emitted, self.discarded = self._sum(arrival, bos + count), self._sum(arrival, self.dropped)
         self.segments = np.bincount(arrival, minlength=len(self.document))
-        complete = arrival[count == self.length[arrival] - 1]
-        self.whole = np.bincount(complete, minlength=len(self.document)) > 0
+        complete = count == self.length[arrival] - 1
+        self.text_whole = np.bincount(arrival[complete], minlength=len(self.document)) > 0
+        self.whole = np.bincount(arrival[complete & (bos == 1)], minlength=len(self.document)) > 0
 
     def _sum(self, arrival, tokens):
         return np.bincount(arrival, tokens, len(self.document)).astype(np.int64)
