@@ -39,7 +39,8 @@ from research.saved_runs import SavedRun
 ROOT = Path(__file__).resolve().parents[2]
 STUDY, RUN = "demo", "baseline_s43"
 ROWS = {"train": 1000, "validation": 256}
-SCORE_TOLERANCE, LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-8, 1e-12, 1e-9
+# Upstream sums the nats of a microbatch in float32, whose rounding is 6e-8 of the sum; float64 leaves 1e-16.
+SCORE_TOLERANCE, LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-7, 1e-12, 1e-9
 UPDATES, BATCH = 6, 4
 
 
