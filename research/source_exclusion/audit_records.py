@@ -37,7 +37,7 @@ def corpus_of(accounts, lengths, edges):
         arrived, seen, slices = np.zeros(len(lengths), bool), np.full(len(lengths), -1, np.int32), []
         for account in accounts:
             documents = account.stream.documents
-            np.logical_or.at(arrived, documents, account.has_arrived())
+            arrived[documents[account.has_arrived()]] = True
             np.maximum.at(seen, documents, account.state.prefix)
             slices.append(np.column_stack([documents[account.slices[:, 0]], account.slices[:, 1:]]))
         seen = union_of(seen, np.concatenate(slices).astype(np.int32))

@@ -32,8 +32,10 @@ def _started_by_a_rank(accounts, candidates):
     """Return the set of those candidates that some rank has started."""
     if len(accounts) == 1:
         return set()
-    started = [np.intersect1d(candidates, account.stream.documents[account.state.started > 0]) for account in accounts]
-    return set(np.concatenate(started).tolist())
+    started = np.zeros(1 + max(int(account.stream.documents.max()) for account in accounts), bool)
+    for account in accounts:
+        started[account.stream.documents[account.state.started > 0]] = True
+    return {document for document in candidates if started[document]}
 
 
 def write_not_started(path, accounts, name_of):

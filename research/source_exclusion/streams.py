@@ -180,5 +180,7 @@ def counted_by_ranks(numbers, total):
     """Return ([numbers of no rank], [numbers of several]) of 0..total-1, sorted, from one list of numbers a rank."""
     ranks = np.zeros(total, np.int32)
     for of_rank in numbers:
-        ranks[np.unique(np.asarray(of_rank, np.int64))] += 1
+        holds = np.zeros(total, bool)
+        holds[np.asarray(of_rank, np.int64)] = True
+        ranks += holds
     return np.flatnonzero(ranks == 0).tolist(), np.flatnonzero(ranks > 1).tolist()
