@@ -102,6 +102,7 @@ def heavier(model):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["weight", "documents"])
 def test_a_device_with_other_arithmetic_is_found(monkeypatch, eager, fault):
     """What is compiled is the device's way; the reference is not, and stays sound."""

@@ -31,6 +31,7 @@ def assert_same_rows(policy, lengths, sizes, seed=7):
     assert expand(plan, policy, lengths, sizes["capacity"]) == slow.rows
 
 
+@pytest.mark.slow
 @EVERY
 @settings(max_examples=400)
 @given(world=streams())
@@ -147,6 +148,7 @@ def test_case_10a_lossless_rows_do_not_depend_on_the_reader_batch_in_number_or_t
     assert plan[:, ARRIVAL].max() == 9
 
 
+@pytest.mark.slow
 def test_case_39_a_new_process_in_a_run_directory_plans_the_same_bytes(tmp_path):
     """A loader has no state to save: its copy beside a copy of `loaders/` plans the same, in any process."""
     source = Path(best_fit_crop.__file__).parent

@@ -120,6 +120,7 @@ def test_every_number_is_held_by_a_relation_or_listed(loaded):
     assert tight > 0.62 * len(names), f"only {tight} numbers are caught within three last digits both ways"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_changed_number_fails_the_run_and_is_named(copied, capsys, loaded, seed):
     """One number of one version, drawn by seed, moved by the first step its relations notice."""

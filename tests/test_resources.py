@@ -282,6 +282,7 @@ def test_nothing_to_sum_and_nothing_to_check_are_named(tmp_path):
         verifier.main(["--root", str(tmp_path)])
 
 
+@pytest.mark.slow
 def test_a_real_training_is_read_as_the_trainer_writes_it(tmp_path, capsys):
     runs = tiny_runs.build(tmp_path, tiny_corpus.protocol(updates=3) | {"conditions": {"baseline": "best_fit_crop"}})
     tiny_runs.train(runs / "baseline_s43")

@@ -69,6 +69,7 @@ def test_case_12a_offsets_beyond_32_bits_are_exact(tmp_path):
     (tmp_path / "sparse").unlink()
 
 
+@pytest.mark.slow
 def test_case_39_a_new_process_reads_the_remaining_rows_of_the_unbroken_run(tmp_path):
     np.save(tmp_path / "tokens.npy", flat_tokens(CASE_1B))
     code = (

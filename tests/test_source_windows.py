@@ -13,6 +13,8 @@ from research.source_windows import windows as windows_module
 from tiny import windows as tiny_windows
 from tiny.corpus import CONTEXT, VOCABULARY
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["34-50", "51-80"]
 
 
