@@ -257,8 +257,6 @@ import numpy as np
 from research.source_exclusion import audit_inputs
 from research.source_exclusion.audit_records import audited, stream_record
 from research.source_exclusion.streams import POLICIES, make_packing, whole_stream
-
-pytestmark = pytest.mark.slow
 documents = int(sys.argv[3])
 stream = whole_stream(np.tile(np.arange(1, 1001), documents // 1000), np.full(documents // 125, 125))
 packing = make_packing(POLICIES[sys.argv[2]][0], 2049, 100, 1)
