@@ -18,15 +18,15 @@ import numpy as np
 from loaders.accounting import ARRIVAL, BOS, COUNT, ROW, START, Loader, validated
 from loaders.best_fit_crop import (
     BLOCK,
-    LENGTHS,
     NONE,
-    WORDS,
     compiled,
     entries,
     inlined,
     joined,
     longest_fitting,
+    mark,
     read_only,
+    unmark,
 )
 
 # lists[length]: first and last slot of the entries of that length. List 0 holds the free slots, and its TAIL is unused.
@@ -86,8 +86,7 @@ def _append(lists, slots, bitmap, counters, length, arrival, position):
     if length < len(lists):
         if lists[length, HEAD] == NONE:
             lists[length, HEAD] = slot
-            bitmap[LENGTHS, length >> 5] |= 1 << (length & 31)
-            bitmap[WORDS, length >> 10] |= 1 << ((length >> 5) & 31)
+            mark(bitmap, length)
         else:
             slots[lists[length, TAIL], NEXT] = slot
         lists[length, TAIL] = slot
@@ -108,9 +107,7 @@ def _remove(lists, slots, bitmap, counters, slot):
     if length < len(lists):
         lists[length, HEAD] = slots[slot, NEXT]
         if lists[length, HEAD] == NONE:
-            bitmap[LENGTHS, length >> 5] &= ~(1 << (length & 31))
-            if bitmap[LENGTHS, length >> 5] == 0:
-                bitmap[WORDS, length >> 10] &= ~(1 << ((length >> 5) & 31))
+            unmark(bitmap, length)
     slots[slot, NEXT] = lists[FREE, HEAD]
     lists[FREE, HEAD] = slot
 

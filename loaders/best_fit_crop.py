@@ -126,6 +126,21 @@ def _pop(long, counters):
 
 
 @inlined
+def mark(bitmap, length):
+    """Note that a list of this length has an entry."""
+    bitmap[LENGTHS, length >> 5] |= 1 << (length & 31)
+    bitmap[WORDS, length >> 10] |= 1 << ((length >> 5) & 31)
+
+
+@inlined
+def unmark(bitmap, length):
+    """Note that the list of this length is empty."""
+    bitmap[LENGTHS, length >> 5] &= ~(1 << (length & 31))
+    if bitmap[LENGTHS, length >> 5] == 0:
+        bitmap[WORDS, length >> 10] &= ~(1 << ((length >> 5) & 31))
+
+
+@inlined
 def _insert(lists, slots, bitmap, long, counters, length, arrival, position):
     if length >= len(lists):
         _push(long, counters, length, arrival, position)
@@ -135,8 +150,7 @@ def _insert(lists, slots, bitmap, long, counters, length, arrival, position):
     slots[slot, NEXT], slots[slot, SLOT_ARRIVAL], slots[slot, POSITION] = NONE, arrival, position
     if lists[length, HEAD] == NONE:
         lists[length, HEAD] = slot
-        bitmap[LENGTHS, length >> 5] |= 1 << (length & 31)
-        bitmap[WORDS, length >> 10] |= 1 << ((length >> 5) & 31)
+        mark(bitmap, length)
     else:
         slots[lists[length, TAIL], NEXT] = slot
     lists[length, TAIL] = slot
@@ -149,9 +163,7 @@ def _remove_first(lists, slots, bitmap, length):
     slots[slot, NEXT] = lists[FREE, HEAD]
     lists[FREE, HEAD] = slot
     if lists[length, HEAD] == NONE:
-        bitmap[LENGTHS, length >> 5] &= ~(1 << (length & 31))
-        if bitmap[LENGTHS, length >> 5] == 0:
-            bitmap[WORDS, length >> 10] &= ~(1 << ((length >> 5) & 31))
+        unmark(bitmap, length)
     return length, slots[slot, SLOT_ARRIVAL], slots[slot, POSITION]
 
 
