@@ -109,7 +109,7 @@ def text_source(names, column, tokenizer, workers):
     paths, places, lengths = expand(names), [], []
     batches = _batches_of_texts(located_documents(paths, column), places)
     first = list(itertools.islice(batches, 2))
-    count = surroundings.workers(len(first), workers) if len(first) < 2 else surroundings.workers(1 << 20, workers)
+    count = surroundings.workers(len(first) if len(first) < 2 else sys.maxsize, workers)  # how many follow is unknown
     task = functools.partial(count_tokens, tokenizer, tokenizer_key(tokenizer))
     for counts in shared_out(task, itertools.chain(first, batches), count):
         before = len(lengths)
