@@ -35,7 +35,7 @@ demo: setup ## the main job on the embedded corpus: prepare, audit (the finding)
 	$(PY) prepare.py --study demo
 	$(PY) research/source_exclusion/audit_stream.py --study demo
 	@echo
-	@echo "That is the finding. Six trainings follow, two at a time, in about eight minutes on two free cores."
+	@echo "That is the finding. Six trainings follow, two at a time, in about seven minutes on two free cores."
 	@echo "You may stop here: what is done is kept, and make demo goes on from it."
 	@echo
 	$(PY) generate_runs.py protocols/demo.json
